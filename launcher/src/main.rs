@@ -1,0 +1,2 @@
+//! Command entry point.
+fn main() {}

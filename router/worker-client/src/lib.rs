@@ -1,0 +1,1 @@
+//! headrace-worker-client

@@ -1,0 +1,1 @@
+"""headrace workers: token ids in, token ids out. See ARCHITECTURE.md."""
