@@ -1,1 +1,4 @@
-//! headrace-router
+//! headrace-router: HTTP routes, the engine task, metrics, health and drain.
+
+pub mod engine;
+pub mod health;

@@ -1,26 +1,34 @@
 //! The cheap, cloneable way into the engine task, and the stream that comes back.
 
-use headrace_scheduler::{FinishReason, SampledToken, SequenceFailure, SequenceRequest, SubmitError};
+use super::status::{EngineStatus, SharedStatus};
+use headrace_scheduler::{
+    FinishReason, SampledToken, SequenceFailure, SequenceId, SequenceRequest, SubmitError,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// What the engine task hears from requests.
+/// What the engine task hears from requests and from `main`.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// A validated sequence, where its events go, and where the verdict goes.
     Submit {
         /// What to run.
-        request: SequenceRequest,
+        request: Box<SequenceRequest>,
         /// The bounded buffer of this sequence.
         events: mpsc::Sender<SequenceEvent>,
         /// Taken or not.
-        verdict: oneshot::Sender<Result<(), SubmitError>>,
+        verdict: oneshot::Sender<Result<(), SubmitFailure>>,
     },
     /// The client left, or a stop string was found. Idempotent.
-    Cancel(headrace_scheduler::SequenceId),
+    Cancel(SequenceId),
+    /// Tokenizer, template and defaults are built: requests can be validated.
+    ServicesReady,
 }
 
-/// What a request's task hears about one sequence. `Finished` or `Failed` comes once and last.
-#[derive(Clone, Debug)]
+/// What a request's task hears about one sequence. `Finished`, `Failed` or `Interrupted` comes once and last.
+#[derive(Clone, Debug, PartialEq)]
 pub enum SequenceEvent {
     /// First admission to a step.
     Started {
@@ -33,6 +41,197 @@ pub enum SequenceEvent {
     Token(SampledToken),
     /// The end.
     Finished(FinishReason),
-    /// The end, by an error.
+    /// The end, by an error of this sequence.
     Failed(SequenceFailure),
+    /// The end, by the server and not by this sequence.
+    Interrupted(Interruption),
+}
+
+impl SequenceEvent {
+    /// Nothing comes after it.
+    pub fn is_last(&self) -> bool {
+        matches!(
+            self,
+            Self::Finished(_) | Self::Failed(_) | Self::Interrupted(_)
+        )
+    }
+}
+
+/// Why the server ended a sequence that had done nothing wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Interruption {
+    /// The drain's grace time ran out.
+    #[error("the server is shutting down and the grace time is over")]
+    DrainDeadline,
+    /// The workers are gone for good.
+    #[error("the model workers are gone: {0}")]
+    WorkersLost(String),
+}
+
+/// Why `submit` took nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SubmitFailure {
+    /// The queue's bounds (429), or it could never run (422).
+    #[error(transparent)]
+    Queue(#[from] SubmitError),
+    /// A drain has begun: 503 with Retry-After.
+    #[error("the server is shutting down")]
+    Draining,
+    /// No worker group has been ready yet, or none will be again: 503.
+    #[error("the model is not ready")]
+    NotReady,
+    /// The engine task is gone; the process is about to end: 503.
+    #[error("the engine has stopped")]
+    EngineGone,
+}
+
+/// The way into the engine task. Cloning costs a few reference counts.
+///
+/// The command queue is not bounded by itself: every caller of [`EngineHandle::submit`] waits for its verdict
+/// before it sends again, and an accepted sequence sends at most one cancel, so its length is at most twice
+/// the number of requests in the house, which the routes bound.
+#[derive(Clone, Debug)]
+pub struct EngineHandle {
+    commands: mpsc::UnboundedSender<Command>,
+    status: Arc<SharedStatus>,
+    next_id: Arc<AtomicU64>,
+}
+
+impl EngineHandle {
+    /// The handle, and the end of its queue that the engine task reads.
+    pub(crate) fn new(status: Arc<SharedStatus>) -> (Self, mpsc::UnboundedReceiver<Command>) {
+        let (commands, receiver) = mpsc::unbounded_channel();
+        (
+            Self {
+                commands,
+                status,
+                next_id: Arc::new(AtomicU64::new(1)),
+            },
+            receiver,
+        )
+    }
+
+    /// A name for a sequence, unique in this process.
+    pub fn next_sequence_id(&self) -> SequenceId {
+        SequenceId(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Hands a validated sequence to the engine and waits until it is queued or refused.
+    ///
+    /// Dropping the future, or the stream it gives, cancels the sequence in whatever state it is.
+    pub async fn submit(&self, request: SequenceRequest) -> Result<SequenceStream, SubmitFailure> {
+        let id = request.id;
+        let (events, receiver) = mpsc::channel(event_capacity(&request));
+        let (verdict, answer) = oneshot::channel();
+        let command = Command::Submit {
+            request: Box::new(request),
+            events,
+            verdict,
+        };
+        self.commands
+            .send(command)
+            .map_err(|_| SubmitFailure::EngineGone)?;
+        // Made before the wait: if the caller goes away meanwhile, its drop cancels what may be queued by now.
+        let mut stream = SequenceStream {
+            id,
+            events: receiver,
+            commands: self.commands.clone(),
+            ended: false,
+        };
+        match answer.await {
+            Ok(Ok(())) => Ok(stream),
+            Ok(Err(failure)) => {
+                stream.ended = true;
+                Err(failure)
+            }
+            Err(_) => Err(SubmitFailure::EngineGone),
+        }
+    }
+
+    /// What the engine last said about itself. Takes no part in its work.
+    pub fn status(&self) -> EngineStatus {
+        self.status.snapshot()
+    }
+
+    /// How long a refused client should wait before it asks again.
+    pub fn retry_after(&self) -> Duration {
+        self.status.retry_after()
+    }
+
+    /// Tokenizer, template and defaults are built. Without this the engine never says that it is ready.
+    pub fn services_ready(&self) {
+        // A closed queue means that the process is ending.
+        let _ = self.commands.send(Command::ServicesReady);
+    }
+}
+
+/// Most events that a sequence can emit in its life: one `Started`, one `PromptLogprobs` a computed prompt
+/// position at worst, `max_new_tokens` tokens, one end.
+///
+/// A buffer of this capacity never fills, so the engine never waits for a slow reader, and it is bounded by what
+/// the request was admitted for. The channel allocates only what is queued.
+fn event_capacity(request: &SequenceRequest) -> usize {
+    let prompt = if request.prompt_logprobs {
+        request.prompt.len()
+    } else {
+        0
+    };
+    let output = usize::try_from(request.stop.max_new_tokens).unwrap_or(usize::MAX >> 4);
+    prompt
+        .saturating_add(output)
+        .saturating_add(2)
+        .min(usize::MAX >> 4)
+}
+
+/// The events of one sequence. Dropping it cancels the sequence, unless its end was read.
+#[derive(Debug)]
+pub struct SequenceStream {
+    id: SequenceId,
+    events: mpsc::Receiver<SequenceEvent>,
+    commands: mpsc::UnboundedSender<Command>,
+    ended: bool,
+}
+
+impl SequenceStream {
+    /// Which sequence.
+    pub fn id(&self) -> SequenceId {
+        self.id
+    }
+
+    /// The next event; `None` after the last one, or, without a last one, when the engine is gone.
+    pub async fn recv(&mut self) -> Option<SequenceEvent> {
+        let event = self.events.recv().await;
+        self.note(event)
+    }
+
+    /// The next event if it is there already: lets a reader take what one wake-up brought.
+    pub fn try_recv(&mut self) -> Option<SequenceEvent> {
+        let event = self.events.try_recv().ok();
+        if event.is_some() {
+            self.note(event)
+        } else {
+            None
+        }
+    }
+
+    /// `true` after the last event was read.
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    fn note(&mut self, event: Option<SequenceEvent>) -> Option<SequenceEvent> {
+        if event.as_ref().is_none_or(SequenceEvent::is_last) {
+            self.ended = true;
+        }
+        event
+    }
+}
+
+impl Drop for SequenceStream {
+    fn drop(&mut self) {
+        if !self.ended {
+            // A closed queue means that the engine is gone, and the sequence with it.
+            let _ = self.commands.send(Command::Cancel(self.id));
+        }
+    }
 }

@@ -1,0 +1,179 @@
+//! What the engine says about itself to routes, health and metrics.
+
+use headrace_control::Progress;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Without a sign of life from the engine task for this long, it counts as stuck. It writes one every second
+/// even when idle.
+const ENGINE_WATCHDOG: Duration = Duration::from_secs(10);
+
+/// Counts of the scheduler, as of its last change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineStats {
+    /// Sequences in the queue.
+    pub waiting: u64,
+    /// Sequences in slots.
+    pub running: u64,
+    /// Tokens to compute for the waiting sequences.
+    pub waiting_tokens: u64,
+    /// KV blocks that hold nothing.
+    pub free_blocks: u64,
+    /// KV blocks of running sequences.
+    pub owned_blocks: u64,
+    /// KV blocks that only the prefix cache keeps.
+    pub cached_blocks: u64,
+    /// KV blocks of the group; 0 while none is up.
+    pub total_blocks: u64,
+    /// Sequences moved back to the queue for want of blocks or of a group, since the start.
+    pub preemptions: u64,
+    /// Prompt tokens looked up in the prefix cache, since the start.
+    pub prefix_query_tokens: u64,
+    /// Of those, found.
+    pub prefix_hit_tokens: u64,
+    /// Tokens computed a second time after a preemption, since the start.
+    pub recomputed_tokens: u64,
+    /// Steps sent and not answered.
+    pub steps_in_flight: u64,
+    /// Steps answered, since the start.
+    pub steps_completed: u64,
+    /// Sequences whose end has not been told yet.
+    pub open_streams: u64,
+}
+
+/// What one sequence of the served model may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelLimits {
+    /// Prompt and output tokens at most: the smallest of the flag, the model's context and the pool.
+    pub max_total_tokens: u32,
+    /// Every id is below it.
+    pub vocab_size: u32,
+    /// Sequences that run at the same time at most.
+    pub max_sequences: u32,
+    /// Tokens computed in one step at most.
+    pub max_batch_tokens: u32,
+    /// Tokens that all KV blocks hold.
+    pub pool_tokens: u64,
+    /// Tokens a KV block.
+    pub block_size: u32,
+}
+
+/// What `/health` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HealthVerdict {
+    /// No worker group has been ready yet: 503.
+    Starting,
+    /// 200, through restarts and drain.
+    Healthy,
+    /// The engine task is stuck, or the restarts are spent: 503, with the cause for the log.
+    Unhealthy(String),
+}
+
+/// A snapshot; cheap to make.
+#[derive(Clone, Debug)]
+pub struct EngineStatus {
+    /// A group is up, the services are built and no drain has begun.
+    pub ready: bool,
+    /// A group has been ready once.
+    pub was_ready: bool,
+    /// A drain has begun.
+    pub draining: bool,
+    /// What `/health` says.
+    pub health: HealthVerdict,
+    /// Last stage of a start, while there is one.
+    pub progress: Option<Progress>,
+    /// Why the last group went down; `None` while one is up.
+    pub down_cause: Option<String>,
+    /// The scheduler's counts.
+    pub stats: EngineStats,
+    /// Known once a group has been ready.
+    pub limits: Option<ModelLimits>,
+}
+
+/// The part that the engine task writes and others read.
+#[derive(Debug)]
+pub(crate) struct SharedStatus {
+    origin: Instant,
+    /// Milliseconds after `origin` of the engine task's last sign of life.
+    alive_ms: AtomicU64,
+    board: Mutex<Board>,
+}
+
+/// What is written together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Board {
+    pub(crate) group_up: bool,
+    pub(crate) services_ready: bool,
+    pub(crate) was_ready: bool,
+    pub(crate) draining: bool,
+    /// Restarts are spent, or the engine task has ended.
+    pub(crate) final_cause: Option<String>,
+    pub(crate) progress: Option<Progress>,
+    pub(crate) down_cause: Option<String>,
+    pub(crate) stats: EngineStats,
+    pub(crate) limits: Option<ModelLimits>,
+    pub(crate) retry_after: Duration,
+}
+
+impl SharedStatus {
+    pub(crate) fn new() -> Self {
+        Self {
+            origin: Instant::now(),
+            alive_ms: AtomicU64::new(0),
+            board: Mutex::new(Board {
+                retry_after: Duration::from_secs(1),
+                ..Board::default()
+            }),
+        }
+    }
+
+    /// The engine task says that it lives.
+    pub(crate) fn beat(&self) {
+        self.alive_ms.store(self.elapsed_ms(), Ordering::Relaxed);
+    }
+
+    /// Changes what is shown. Held for nanoseconds only.
+    pub(crate) fn update(&self, change: impl FnOnce(&mut Board)) {
+        change(&mut self.lock());
+    }
+
+    pub(crate) fn retry_after(&self) -> Duration {
+        self.lock().retry_after
+    }
+
+    pub(crate) fn snapshot(&self) -> EngineStatus {
+        let board = self.lock().clone();
+        let silent = self
+            .elapsed_ms()
+            .saturating_sub(self.alive_ms.load(Ordering::Relaxed));
+        let health = if let Some(cause) = board.final_cause {
+            HealthVerdict::Unhealthy(cause)
+        } else if Duration::from_millis(silent) > ENGINE_WATCHDOG {
+            HealthVerdict::Unhealthy(format!("the engine task has been silent for {silent} ms"))
+        } else if board.was_ready {
+            HealthVerdict::Healthy
+        } else {
+            HealthVerdict::Starting
+        };
+        EngineStatus {
+            ready: board.group_up && board.services_ready && !board.draining,
+            was_ready: board.was_ready,
+            draining: board.draining,
+            health,
+            progress: board.progress,
+            down_cause: board.down_cause,
+            stats: board.stats,
+            limits: board.limits,
+        }
+    }
+
+    fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Board> {
+        // Written whole under the lock by code that does not panic; a poisoned board is still a true one.
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
