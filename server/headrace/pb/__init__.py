@@ -1,0 +1,1 @@
+"""Generated code of the step protocol (`proto/generate.py`); imported by `headrace.worker` only."""
