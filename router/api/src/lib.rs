@@ -1,1 +1,9 @@
-//! headrace-api
+//! Wire types of each dialect. Replies serialise from here; requests are read by `headrace-dialect`, which can
+//! name the field that is wrong, and are described here for the `OpenAPI` document.
+
+pub mod chat;
+pub mod completion;
+pub mod errors;
+pub mod models;
+pub mod native;
+pub mod tokenize;

@@ -1,0 +1,255 @@
+//! `/v1/chat/completions`.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// Body of `/v1/chat/completions`. `null` is the same as absent everywhere.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub struct ChatRequest {
+    /// Any name, unless the server is strict about it.
+    #[schema(example = "tgi")]
+    pub model: Option<String>,
+    /// The conversation.
+    pub messages: Vec<ChatMessage>,
+    /// How to sample, stop and report.
+    #[serde(flatten)]
+    pub common: CommonParameters,
+    /// Same as `max_completion_tokens`, which wins.
+    #[schema(minimum = 1)]
+    pub max_completion_tokens: Option<u32>,
+    /// Report logprobs.
+    pub logprobs: Option<bool>,
+    /// The likeliest tokens of each place.
+    #[schema(minimum = 0)]
+    pub top_logprobs: Option<u32>,
+    /// Only `{"type":"text"}` for now.
+    #[schema(value_type = Option<Object>)]
+    pub response_format: Option<serde_json::Value>,
+    /// Only empty for now.
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub tools: Option<serde_json::Value>,
+    /// Open the assistant's turn. Default: unless the last message is the assistant's.
+    pub add_generation_prompt: Option<bool>,
+    /// Continue the last message. Default: if it is the assistant's.
+    pub continue_final_message: Option<bool>,
+}
+
+/// A message of a chat.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub struct ChatMessage {
+    /// `system`, `developer`, `user`, `assistant`, `tool`.
+    pub role: String,
+    /// Text, or text parts.
+    #[schema(value_type = Option<Object>)]
+    pub content: Option<serde_json::Value>,
+    /// Who.
+    pub name: Option<String>,
+}
+
+/// Fields that both `/v1` generation routes take, beside each other on the top level.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub struct CommonParameters {
+    /// `>= 0`; 0 is greedy.
+    #[schema(minimum = 0.0)]
+    pub temperature: Option<f32>,
+    /// `(0, 1]`.
+    #[schema(exclusive_minimum = 0.0, maximum = 1.0)]
+    pub top_p: Option<f32>,
+    /// -1 and 0 are off.
+    #[schema(minimum = -1)]
+    pub top_k: Option<i64>,
+    /// `[0, 1]`.
+    #[schema(minimum = 0.0, maximum = 1.0)]
+    pub min_p: Option<f32>,
+    /// `(0, 1]`; 1 is off.
+    #[schema(exclusive_minimum = 0.0, maximum = 1.0)]
+    pub typical_p: Option<f32>,
+    /// `> 0`.
+    #[schema(exclusive_minimum = 0.0)]
+    pub repetition_penalty: Option<f32>,
+    /// Additive, over output tokens.
+    #[schema(minimum = -2.0, maximum = 2.0)]
+    pub frequency_penalty: Option<f32>,
+    /// Additive, over output tokens.
+    #[schema(minimum = -2.0, maximum = 2.0)]
+    pub presence_penalty: Option<f32>,
+    /// Absent: random. Choice i uses seed + i.
+    pub seed: Option<i64>,
+    /// Choices.
+    #[schema(minimum = 1)]
+    pub n: Option<u32>,
+    /// Absent: to the context limit.
+    #[schema(minimum = 1)]
+    pub max_tokens: Option<u32>,
+    /// No end before this many output tokens.
+    pub min_tokens: Option<u32>,
+    /// A string or several; the text ends before it.
+    #[schema(value_type = Option<Object>)]
+    pub stop: Vec<String>,
+    /// Ids that end the output.
+    pub stop_token_ids: Vec<u32>,
+    /// The model's end ids do not end the output.
+    pub ignore_eos: Option<bool>,
+    /// Keep the last N prompt tokens.
+    #[schema(minimum = 1)]
+    pub truncate: Option<u32>,
+    /// Answer with server-sent events.
+    pub stream: Option<bool>,
+    /// What the stream carries.
+    pub stream_options: Option<StreamOptions>,
+}
+
+/// `stream_options`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct StreamOptions {
+    /// One last chunk with `usage` and no choices.
+    #[schema(required = false, default = false)]
+    pub include_usage: bool,
+    /// `usage` so far in every chunk.
+    #[schema(required = false, default = false)]
+    pub continuous_usage_stats: bool,
+}
+
+/// Token counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Usage {
+    /// Of all prompts.
+    pub prompt_tokens: u32,
+    /// Of all choices.
+    pub completion_tokens: u32,
+    /// Both.
+    pub total_tokens: u32,
+    /// More about the prompt.
+    pub prompt_tokens_details: PromptTokensDetails,
+}
+
+/// More about the prompt's tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct PromptTokensDetails {
+    /// Found in the prefix cache.
+    pub cached_tokens: u32,
+}
+
+/// Why a choice ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OpenAiFinishReason {
+    /// By itself or at a stop.
+    Stop,
+    /// At `max_tokens` or the context limit.
+    Length,
+}
+
+/// Answer of `/v1/chat/completions`.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct ChatCompletion {
+    /// `chatcmpl-…`.
+    pub id: String,
+    /// `chat.completion`.
+    pub object: &'static str,
+    /// Unix seconds.
+    pub created: u64,
+    /// As asked for, or the served model.
+    pub model: String,
+    /// `VERSION-LABEL`.
+    pub system_fingerprint: String,
+    /// In order of index.
+    pub choices: Vec<ChatChoice>,
+    /// Token counts.
+    pub usage: Usage,
+}
+
+/// One choice.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct ChatChoice {
+    /// From 0.
+    pub index: u32,
+    /// What the model said.
+    pub message: OutputMessage,
+    /// When asked for.
+    pub logprobs: Option<ChatLogprobs>,
+    /// Why it ended.
+    pub finish_reason: OpenAiFinishReason,
+}
+
+/// What the model said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct OutputMessage {
+    /// `assistant`.
+    pub role: &'static str,
+    /// The text.
+    pub content: String,
+}
+
+/// `logprobs` of a chat choice.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub struct ChatLogprobs {
+    /// One entry a token.
+    pub content: Vec<ChatLogprob>,
+}
+
+/// One token's logprob.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct ChatLogprob {
+    /// Its text; ill-formed bytes are replaced.
+    pub token: String,
+    /// Raw log-softmax; -9999 for minus infinity.
+    pub logprob: f32,
+    /// Its exact bytes.
+    pub bytes: Vec<u8>,
+    /// The likeliest of this place, best first.
+    pub top_logprobs: Vec<ChatTopLogprob>,
+}
+
+/// One of the likeliest tokens.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct ChatTopLogprob {
+    /// Its text.
+    pub token: String,
+    /// Raw log-softmax.
+    pub logprob: f32,
+    /// Its exact bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// One event of a chat stream.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct ChatCompletionChunk {
+    /// The same in every chunk.
+    pub id: String,
+    /// `chat.completion.chunk`.
+    pub object: &'static str,
+    /// The same in every chunk.
+    pub created: u64,
+    /// The same in every chunk.
+    pub model: String,
+    /// `VERSION-LABEL`.
+    pub system_fingerprint: String,
+    /// One, or none in the usage chunk.
+    pub choices: Vec<ChatChunkChoice>,
+    /// In the last chunk, when asked for.
+    pub usage: Option<Usage>,
+}
+
+/// A part of one choice.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct ChatChunkChoice {
+    /// Which choice.
+    pub index: u32,
+    /// What is new.
+    pub delta: ChatDelta,
+    /// Of the text that this chunk releases.
+    pub logprobs: Option<ChatLogprobs>,
+    /// In the last chunk of the choice.
+    pub finish_reason: Option<OpenAiFinishReason>,
+}
+
+/// What is new.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ChatDelta {
+    /// In the first chunk of the choice only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<&'static str>,
+    /// Text.
+    pub content: String,
+}

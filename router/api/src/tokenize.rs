@@ -1,0 +1,55 @@
+//! `/tokenize` in its two shapes, and `/chat_tokenize`.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// A token and where it lies in the text (TGI's shape).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct SimpleToken {
+    /// Its id.
+    pub id: u32,
+    /// The slice of the input.
+    pub text: String,
+    /// First byte.
+    pub start: usize,
+    /// One past the last byte.
+    pub stop: usize,
+}
+
+/// Body of `/tokenize` with `prompt` or `messages` (vLLM's shape).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub struct TokenizeRequest {
+    /// Any name.
+    pub model: Option<String>,
+    /// The text; or `messages`.
+    pub prompt: Option<String>,
+    /// The chat; or `prompt`.
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub messages: Option<serde_json::Value>,
+    /// Add the tokenizer's special tokens. Default true for a prompt, false for a chat.
+    pub add_special_tokens: Option<bool>,
+    /// Give the text of each token too.
+    pub return_token_strs: Option<bool>,
+}
+
+/// Answer of `/tokenize` with `prompt` or `messages`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct TokenizeResponse {
+    /// How many tokens.
+    pub count: usize,
+    /// Prompt and output tokens at most.
+    pub max_model_len: u32,
+    /// The ids.
+    pub tokens: Vec<u32>,
+    /// Their texts, when asked for.
+    pub token_strs: Option<Vec<String>>,
+}
+
+/// Answer of `/chat_tokenize`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ChatTokenizeResponse {
+    /// The tokens.
+    pub tokenize_response: Vec<SimpleToken>,
+    /// What the chat template made of the messages.
+    pub templated_text: String,
+}
