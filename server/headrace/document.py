@@ -34,7 +34,7 @@ class WeightFiles:
 
 @dataclass(frozen=True)
 class TokenizerSource:
-    """What the tokenizer is built from. Workers never read it; it is here to mirror the document."""
+    """What the tokenizer is built from; workers carry it and never read it."""
 
     kind: TokenizerKind
     path: Path

@@ -1,0 +1,1 @@
+"""Tensors out of weight files: memory-mapped, slice by slice, checked before use."""
