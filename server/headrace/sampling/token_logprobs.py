@@ -1,0 +1,76 @@
+"""Logprobs of an id and of the best ones: log-softmax of the model's logits, in float32.
+
+Shapes: R = rows, V = vocabulary, N = top logprobs asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_LOWEST = torch.finfo(torch.float32).min
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprobs:
+    """What is reported beside an id.
+
+    Attributes:
+        logprob: Of the id itself.
+        top_ids: Exactly top_n ids, best first, the lower id first among equals.
+        top_logprobs: One for each of `top_ids`.
+    """
+
+    logprob: float
+    top_ids: list[int]
+    top_logprobs: list[float]
+
+
+def rank_logprobs(
+    logits: torch.Tensor, ids: torch.Tensor, top_n: npt.NDArray[np.int64]
+) -> list[TokenLogprobs]:
+    """Logprobs for a batch of rows.
+
+    Args:
+        logits: [R, V] float32, finite.
+        ids: [R] int64, the id of each row.
+        top_n: [R] how many of the best each row reports (at most V).
+
+    Returns:
+        One entry a row. Every value is finite: what underflows is the lowest float32.
+    """
+    logprobs = torch.log_softmax(logits, dim=-1).clamp_min_(_LOWEST)
+    own = logprobs.gather(1, ids.unsqueeze(1)).squeeze(1).tolist()
+    most = int(top_n.max()) if top_n.size else 0
+    if most == 0:
+        return [TokenLogprobs(logprob, [], []) for logprob in own]
+    top_ids, top_values = _top(logprobs, most)
+    return [
+        TokenLogprobs(logprob, top_ids[row][:count], top_values[row][:count])
+        for row, (logprob, count) in enumerate(zip(own, top_n.tolist(), strict=True))
+    ]
+
+
+def _top(logprobs: torch.Tensor, count: int) -> tuple[list[list[int]], list[list[float]]]:
+    """The `count` best of each row; `topk` alone leaves the order of equal values open."""
+    vocab_size = logprobs.shape[1]
+    wide = min(count + 1, vocab_size)
+    values, ids = torch.topk(logprobs, wide, dim=-1)
+    order = torch.argsort(ids, dim=-1)
+    values, ids = values.gather(1, order), ids.gather(1, order)
+    order = torch.argsort(values, dim=-1, descending=True, stable=True)
+    values, ids = values.gather(1, order), ids.gather(1, order)
+    if wide > count:
+        # A tie across the cut: which of the equal ids topk returned is not defined.
+        tied = values[:, count] == values[:, count - 1]
+        for row in torch.nonzero(tied).flatten().tolist():
+            every = torch.argsort(logprobs[row], descending=True, stable=True)
+            ids[row] = every[:wide]
+            values[row] = logprobs[row][every[:wide]]
+    return ids[:, :count].tolist(), values[:, :count].tolist()
