@@ -1,1 +1,20 @@
-//! headrace-worker-client
+//! headrace-worker-client: the router's side of the step protocol.
+//!
+//! [`start_group`] takes the addresses of a group's ranks to a [`RunningGroup`]: every rank described, prepared and
+//! with an open stream of steps. From there on [`RunningGroup::send`] gives every rank the same step, and
+//! [`RunningGroup::next_event`] gives one checked answer when every rank has acknowledged it.
+
+mod connection;
+mod description;
+mod encode;
+mod error;
+mod group;
+pub mod pb;
+mod reply;
+mod start;
+
+pub use description::GroupDescription;
+pub use encode::encode_step;
+pub use error::{StartError, WorkerError};
+pub use group::{GroupEvent, RunningGroup, StepReport, StepTimings};
+pub use start::{GroupRequest, PrepareStage, StartedGroup, start_group};
