@@ -1,0 +1,127 @@
+//! What the scheduler is told at start, and what it tells about itself.
+
+use crate::types::{GroupId, Slot, Time};
+
+/// Limits, fixed for the scheduler's life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchedulerConfig {
+    /// Tokens a KV block, `>= 1`.
+    pub block_size: u32,
+    /// Most tokens computed in one step, `>= 1`.
+    pub max_batch_tokens: u32,
+    /// Most sequences in a group's slots, `>= 1`.
+    pub max_sequences: u32,
+    /// Longest sequence, prompt and output, in tokens.
+    pub max_total_tokens: u32,
+    /// Whether finished blocks are kept for later sequences.
+    pub prefix_caching: bool,
+    /// Most sequences waiting; one more is refused.
+    pub max_waiting_sequences: usize,
+    /// Most prompt tokens waiting; one more sequence is refused, unless nothing waits.
+    pub max_waiting_tokens: u64,
+    /// Steps sent before the first has answered, `>= 1`.
+    pub max_steps_in_flight: u32,
+}
+
+/// A snapshot. Counters with "total" in their text only grow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Sequences waiting, preempted ones included.
+    pub waiting: usize,
+    /// Ids of the waiting sequences.
+    pub waiting_tokens: u64,
+    /// When the sequence at the queue's front was submitted.
+    pub oldest_waiting: Option<Time>,
+    /// Sequences in slots that are not over.
+    pub running: usize,
+    /// Sequences that are over and wait for steps already sent.
+    pub ending: usize,
+    /// Blocks that hold nothing.
+    pub free_blocks: usize,
+    /// Blocks that a sequence or an unanswered step needs.
+    pub owned_blocks: usize,
+    /// Blocks that only the prefix tree holds: they can be taken at any time.
+    pub cached_blocks: usize,
+    /// Blocks of all groups that are up.
+    pub total_blocks: usize,
+    /// Steps sent and not answered.
+    pub steps_in_flight: usize,
+    /// Steps planned, total.
+    pub steps: u64,
+    /// Preemptions for want of blocks, total.
+    pub preemptions: u64,
+    /// Ids looked up in the prefix tree at admission, total.
+    pub prefix_query_tokens: u64,
+    /// Ids found there, total.
+    pub prefix_hit_tokens: u64,
+    /// Tokens computed a second time after a preemption or restart, total.
+    pub recomputed_tokens: u64,
+}
+
+/// The workers' answer does not fit what was asked of them. Nothing was changed; the caller ends the group.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProtocolViolation {
+    /// The group is not up.
+    #[error("an answer for group {0:?}, which is not up")]
+    UnknownGroup(GroupId),
+    /// Not the oldest unanswered step.
+    #[error("an answer for step {got}; the next one due is {due:?}")]
+    UnexpectedStep {
+        /// The oldest unanswered step.
+        due: Option<u64>,
+        /// The step answered.
+        got: u64,
+    },
+    /// `Skipped` without a failed step before it, or anything else behind one.
+    #[error("step {step_id} was answered {outcome}, which cannot follow the answers before it")]
+    UnexpectedOutcome {
+        /// Which step.
+        step_id: u64,
+        /// Its outcome's name.
+        outcome: &'static str,
+    },
+    /// As many results as rows are due.
+    #[error("step {step_id} has {due} rows and {got} results")]
+    RowCount {
+        /// Which step.
+        step_id: u64,
+        /// Rows asked for.
+        due: usize,
+        /// Results given.
+        got: usize,
+    },
+    /// Results come in the plan's order.
+    #[error("step {step_id}: a result for slot {got} where slot {due} is due")]
+    RowSlot {
+        /// Which step.
+        step_id: u64,
+        /// The plan's slot.
+        due: Slot,
+        /// The result's slot.
+        got: Slot,
+    },
+    /// One id for a row that samples, none for one that does not.
+    #[error("step {step_id}, slot {slot}: {got} ids where {due} are due")]
+    TokenCount {
+        /// Which step.
+        step_id: u64,
+        /// Which row.
+        slot: Slot,
+        /// Ids due.
+        due: usize,
+        /// Ids given.
+        got: usize,
+    },
+    /// One entry for every prompt id that follows a computed one, when asked for.
+    #[error("step {step_id}, slot {slot}: {got} prompt logprobs where {due} are due")]
+    PromptLogprobCount {
+        /// Which step.
+        step_id: u64,
+        /// Which row.
+        slot: Slot,
+        /// Entries due.
+        due: usize,
+        /// Entries given.
+        got: usize,
+    },
+}

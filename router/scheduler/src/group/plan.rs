@@ -1,0 +1,281 @@
+//! Planning a step: running decodes first, then prefills already started, then the queue.
+
+use super::{Group, RowRecord, StepRecord};
+use crate::dispatcher::Dispatcher;
+use crate::sequence::{Phase, SequenceIndex, narrow};
+use crate::types::{Row, StepPlan};
+
+/// A step being planned.
+pub(super) struct Draft {
+    pub(super) plan: StepPlan,
+    pub(super) record: StepRecord,
+    /// Budget not yet given out.
+    pub(super) tokens_left: usize,
+    /// The part of it that prefills may have.
+    pub(super) prefill_left: usize,
+    /// Blocks that prefills already started will still need for the ids they have.
+    pub(super) promised: usize,
+    pub(super) preempted: bool,
+}
+
+impl Draft {
+    /// Most tokens for one more prefill row.
+    pub(super) fn prefill_room(&self) -> usize {
+        self.tokens_left.min(self.prefill_left)
+    }
+}
+
+impl Group {
+    pub(crate) fn plan(&mut self, dispatcher: &mut Dispatcher) -> Option<StepPlan> {
+        let in_flight = self.in_flight.len();
+        let alone = self.failed_step.is_some() || !self.suspects.is_empty();
+        if in_flight >= dispatcher.config.max_steps_in_flight as usize || (alone && in_flight > 0) {
+            return None;
+        }
+        let mut draft = self.new_draft(dispatcher);
+        if let Some(&suspect) = self.suspects.front() {
+            self.plan_alone(dispatcher, &mut draft, suspect);
+        } else {
+            if !self.choose_decodes(dispatcher, &mut draft) {
+                return None;
+            }
+            self.plan_decodes(dispatcher, &mut draft);
+            self.plan_prefills(dispatcher, &mut draft);
+            self.admit_waiting(dispatcher, &mut draft);
+        }
+        let Draft {
+            mut plan,
+            mut record,
+            ..
+        } = draft;
+        if record.rows.is_empty() {
+            // An empty step tells the workers which slots to forget, or brings an answer that carries events.
+            let silent = self.finished_slots.is_empty() && self.events.is_empty();
+            if silent || in_flight > 0 {
+                self.spare_rows.push(record.rows);
+                return None;
+            }
+        }
+        self.last_step += 1;
+        record.step_id = self.last_step;
+        plan.step_id = self.last_step;
+        plan.finished_slots = std::mem::take(&mut self.finished_slots);
+        plan.acknowledged_failure = self.failed_step.take();
+        self.in_flight.push_back(record);
+        dispatcher.counters.steps += 1;
+        Some(plan)
+    }
+
+    fn new_draft(&mut self, dispatcher: &Dispatcher) -> Draft {
+        let mut rows = self.spare_rows.pop().unwrap_or_default();
+        rows.clear();
+        Draft {
+            plan: StepPlan {
+                group: self.id,
+                rows: Vec::with_capacity(self.running.len()),
+                ..StepPlan::default()
+            },
+            record: StepRecord {
+                step_id: 0,
+                rows,
+                holds: Vec::new(),
+                prefill_tokens: 0,
+            },
+            tokens_left: dispatcher.config.max_batch_tokens as usize,
+            prefill_left: self.prefill_limit.unwrap_or(usize::MAX),
+            promised: 0,
+            preempted: false,
+        }
+    }
+
+    /// Picks the decoding rows and makes sure that each can have its block, at the cost of the newest
+    /// sequences. `false`: wait for the steps in flight first, for their blocks cannot be taken yet.
+    fn choose_decodes(&mut self, dispatcher: &mut Dispatcher, draft: &mut Draft) -> bool {
+        loop {
+            self.decodes.clear();
+            let mut blocks = 0;
+            let start = if self.running.len() > draft.tokens_left {
+                self.rotation % self.running.len()
+            } else {
+                0
+            };
+            let (after, before) = self.running.split_at(start);
+            for &index in before.iter().chain(after) {
+                if self.decodes.len() == draft.tokens_left {
+                    break;
+                }
+                let sequence = &dispatcher.sequences[index];
+                if sequence.uncomputed() == 1 && !sequence.is_fully_planned() {
+                    self.decodes.push(index);
+                    if sequence.table.len() * self.block_size <= sequence.planned {
+                        blocks += 1;
+                    }
+                }
+            }
+            if blocks <= self.kv.available() {
+                self.rotation = start + self.decodes.len();
+                return true;
+            }
+            if !self.in_flight.is_empty() {
+                return false;
+            }
+            // Even the last one: beside its own blocks it may hold twins of them, which it gives up so.
+            let newest = self.running[self.running.len() - 1];
+            self.preempt(dispatcher, newest);
+            draft.preempted = true;
+        }
+    }
+
+    fn plan_decodes(&mut self, dispatcher: &mut Dispatcher, draft: &mut Draft) {
+        let decodes = std::mem::take(&mut self.decodes);
+        for &index in &decodes {
+            self.add_row(dispatcher, draft, index, 1);
+        }
+        self.decodes = decodes;
+    }
+
+    /// Goes on with prefills, oldest first.
+    fn plan_prefills(&mut self, dispatcher: &mut Dispatcher, draft: &mut Draft) {
+        let mut at = 0;
+        while at < self.running.len() {
+            let index = self.running[at];
+            let uncomputed = dispatcher.sequences[index].uncomputed();
+            if uncomputed > 1 {
+                let wanted = uncomputed.min(draft.prefill_room());
+                if wanted > 0 {
+                    self.make_room_for_prefill(dispatcher, draft, at);
+                    let chunk = wanted.min(self.room(dispatcher, index));
+                    if chunk > 0 {
+                        self.add_prefill_row(dispatcher, draft, index, chunk);
+                    }
+                }
+                let sequence = &dispatcher.sequences[index];
+                let blocks = sequence.ids.len().div_ceil(self.block_size);
+                draft.promised += blocks.saturating_sub(sequence.table.len());
+            }
+            at += 1;
+        }
+    }
+
+    /// A prefill that cannot go on at all takes the blocks of newer sequences that no step touches.
+    fn make_room_for_prefill(
+        &mut self,
+        dispatcher: &mut Dispatcher,
+        draft: &mut Draft,
+        position: usize,
+    ) {
+        while self.room(dispatcher, self.running[position]) == 0 {
+            let newer = &self.running[position + 1..];
+            let idle = |&&index: &&SequenceIndex| dispatcher.sequences[index].unanswered == 0;
+            let Some(&victim) = newer.iter().rev().find(idle) else {
+                return;
+            };
+            self.preempt(dispatcher, victim);
+            draft.preempted = true;
+        }
+    }
+
+    /// How many more tokens the sequence could compute with all blocks that can be had.
+    fn room(&self, dispatcher: &Dispatcher, index: SequenceIndex) -> usize {
+        let sequence = &dispatcher.sequences[index];
+        (sequence.table.len() + self.kv.available()) * self.block_size - sequence.planned
+    }
+
+    /// One sequence of a failed step, with nothing beside it.
+    fn plan_alone(&mut self, dispatcher: &mut Dispatcher, draft: &mut Draft, index: SequenceIndex) {
+        loop {
+            if dispatcher.sequences[index].phase == Phase::Running {
+                let room = self.room(dispatcher, index);
+                if room > 0 {
+                    let uncomputed = dispatcher.sequences[index].uncomputed();
+                    if uncomputed == 1 {
+                        self.add_row(dispatcher, draft, index, 1);
+                    } else {
+                        let chunk = uncomputed.min(draft.prefill_room()).min(room);
+                        self.add_prefill_row(dispatcher, draft, index, chunk);
+                    }
+                    return;
+                }
+            } else if self.admit(dispatcher, draft, index) {
+                return;
+            }
+            // The others first, then itself, which gives up twins.
+            let others = self
+                .running
+                .iter()
+                .rev()
+                .copied()
+                .find(|&other| other != index);
+            let Some(victim) = others.or(self.running.last().copied()) else {
+                return;
+            };
+            self.preempt(dispatcher, victim);
+        }
+    }
+
+    pub(super) fn add_prefill_row(
+        &mut self,
+        dispatcher: &mut Dispatcher,
+        draft: &mut Draft,
+        index: SequenceIndex,
+        num_tokens: usize,
+    ) {
+        draft.prefill_left -= num_tokens;
+        draft.record.prefill_tokens += num_tokens;
+        self.add_row(dispatcher, draft, index, num_tokens);
+    }
+
+    /// Adds a row and the blocks that it needs, which the caller knows can be had.
+    fn add_row(
+        &mut self,
+        dispatcher: &mut Dispatcher,
+        draft: &mut Draft,
+        index: SequenceIndex,
+        num_tokens: usize,
+    ) {
+        let sequence = &mut dispatcher.sequences[index];
+        let start = sequence.planned;
+        let end = start + num_tokens;
+        let known_blocks = sequence.table.len();
+        while sequence.table.len() * self.block_size < end {
+            let block = self.kv.take();
+            assert!(block.is_some(), "blocks were counted before rows are added");
+            sequence.table.extend(block);
+        }
+        if sequence.table.len() > known_blocks && sequence.announced {
+            draft
+                .plan
+                .block_appends
+                .push((sequence.slot, sequence.table[known_blocks..].to_vec()));
+        }
+        let sample = end == sequence.upper();
+        let logprobs = if sequence.wants_prompt_logprobs {
+            let due = sequence.prompt_logprobs_of(start, num_tokens);
+            if start + due > sequence.reported_logprobs {
+                due
+            } else {
+                0
+            }
+        } else {
+            0
+        };
+        draft.plan.rows.push(Row {
+            slot: sequence.slot,
+            num_tokens: narrow(num_tokens),
+            sample,
+            prompt_logprobs: logprobs > 0,
+        });
+        draft.record.rows.push(RowRecord {
+            index,
+            slot: sequence.slot,
+            start,
+            num_tokens,
+            sample,
+            logprobs,
+        });
+        draft.tokens_left -= num_tokens;
+        sequence.planned = end;
+        sequence.pending_ids += usize::from(sample);
+        sequence.unanswered += 1;
+    }
+}

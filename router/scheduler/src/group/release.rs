@@ -1,0 +1,106 @@
+//! Ways out of a slot: the end, a cancel, a preemption, the group's death.
+
+use super::Group;
+use crate::dispatcher::Dispatcher;
+use crate::pool::Place;
+use crate::sequence::{Phase, SequenceIndex};
+
+impl Group {
+    /// Takes the blocks of a running sequence and puts it back into the queue, where it keeps its place.
+    pub(super) fn preempt(&mut self, dispatcher: &mut Dispatcher, index: SequenceIndex) {
+        let unanswered = dispatcher.sequences[index].unanswered;
+        assert!(
+            unanswered == 0,
+            "a sequence in an unanswered step keeps its blocks"
+        );
+        self.remove_running(dispatcher, index);
+        self.vacate(dispatcher, index);
+        dispatcher.sequences[index].leave_group();
+        dispatcher.enqueue(index);
+        dispatcher.counters.preemptions += 1;
+    }
+
+    /// Ends a running sequence that its owner no longer wants.
+    pub(crate) fn cancel(&mut self, dispatcher: &mut Dispatcher, index: SequenceIndex) {
+        self.remove_running(dispatcher, index);
+        self.end(dispatcher, index);
+    }
+
+    /// Ends a sequence that has left `running`: now, or once the steps that name it have answered.
+    pub(super) fn end(&mut self, dispatcher: &mut Dispatcher, index: SequenceIndex) {
+        dispatcher.forget_id(index);
+        self.clear_suspect(dispatcher, index);
+        let sequence = &mut dispatcher.sequences[index];
+        sequence.phase = Phase::Ending;
+        if sequence.unanswered == 0 {
+            self.vacate(dispatcher, index);
+            dispatcher.sequences.remove(index);
+        } else {
+            self.ending.push(index);
+        }
+    }
+
+    /// An ending sequence whose last step has answered.
+    pub(super) fn finish_ending(&mut self, dispatcher: &mut Dispatcher, index: SequenceIndex) {
+        self.ending.retain(|&other| other != index);
+        self.vacate(dispatcher, index);
+        dispatcher.sequences.remove(index);
+    }
+
+    /// It ran alone and well, or is over.
+    pub(crate) fn clear_suspect(&mut self, dispatcher: &mut Dispatcher, index: SequenceIndex) {
+        let sequence = &mut dispatcher.sequences[index];
+        if sequence.suspect {
+            sequence.suspect = false;
+            self.suspects.retain(|&other| other != index);
+        }
+    }
+
+    /// The workers are gone: every running sequence goes back to the queue, and the books with the group.
+    pub(crate) fn disband(self, dispatcher: &mut Dispatcher) {
+        for &index in &self.suspects {
+            dispatcher.sequences[index].suspect = false;
+        }
+        for index in self.running {
+            dispatcher.sequences[index].leave_group();
+            dispatcher.enqueue(index);
+        }
+        for index in self.ending {
+            dispatcher.sequences.remove(index);
+        }
+    }
+
+    fn remove_running(&mut self, dispatcher: &Dispatcher, index: SequenceIndex) {
+        let rank = dispatcher.sequences[index].rank;
+        let at = self
+            .running
+            .partition_point(|&other| dispatcher.sequences[other].rank < rank);
+        assert!(
+            self.running.get(at) == Some(&index),
+            "running sequences stand by rank"
+        );
+        self.running.remove(at);
+    }
+
+    /// Gives slot and blocks back. What is complete stays in the tree, the block that is not full included.
+    fn vacate(&mut self, dispatcher: &Dispatcher, index: SequenceIndex) {
+        let sequence = &dispatcher.sequences[index];
+        let whole = sequence.published * self.block_size;
+        if self.prefix_caching && !sequence.tainted && sequence.answered > whole {
+            let ids = &sequence.ids[whole..sequence.answered];
+            let block = sequence.table[sequence.published];
+            self.kv
+                .tree
+                .add_tail(&mut self.kv.pool, sequence.node, ids, block);
+        }
+        for &block in &sequence.table {
+            // A published block of the table lies on the held path; what is still private is its own.
+            if self.kv.pool.place(block) == Place::Private {
+                self.kv.pool.give_back(block);
+            }
+        }
+        self.kv.tree.release(sequence.node);
+        self.finished_slots.push(sequence.slot);
+        self.free_slots.push(sequence.slot);
+    }
+}

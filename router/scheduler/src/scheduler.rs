@@ -1,0 +1,174 @@
+//! The scheduler's interface.
+
+use std::collections::BTreeMap;
+
+use crate::config::{ProtocolViolation, SchedulerConfig, Stats};
+use crate::dispatcher::Dispatcher;
+use crate::group::Group;
+use crate::sequence::Phase;
+use crate::types::{
+    Event, GroupId, SequenceId, SequenceRequest, StepPlan, StepResult, SubmitError, Time, TokenId,
+};
+
+/// Every so many steps the full check runs, in release builds too.
+const AUDIT_PERIOD: u64 = 4096;
+
+/// Decides which tokens of which sequences run next and which KV blocks hold them. See the crate.
+#[derive(Debug)]
+pub struct Scheduler {
+    dispatcher: Dispatcher,
+    groups: BTreeMap<GroupId, Group>,
+    /// Of the smallest pool that was ever up; the configured limit before.
+    max_total_tokens: u32,
+}
+
+impl Scheduler {
+    /// A scheduler without groups: sequences may be submitted and wait.
+    ///
+    /// # Panics
+    /// If a size or limit of `config` is 0.
+    pub fn new(config: SchedulerConfig) -> Self {
+        assert!(
+            config.block_size > 0 && config.max_sequences > 0,
+            "a block and a slot at least"
+        );
+        assert!(
+            config.max_batch_tokens > 0 && config.max_steps_in_flight > 0,
+            "a token and a step"
+        );
+        let max_total_tokens = config.max_total_tokens;
+        Self {
+            dispatcher: Dispatcher::new(config),
+            groups: BTreeMap::new(),
+            max_total_tokens,
+        }
+    }
+
+    /// A worker group is ready: an empty pool of `num_blocks` blocks and empty slots; step ids start at 1
+    /// again. If the group was up, it goes down first.
+    ///
+    /// Waiting sequences longer than a smaller pool than before fail; the next answer carries that.
+    pub fn group_up(&mut self, now: Time, group: GroupId, num_blocks: u32) {
+        self.group_down(now, group);
+        let mut new = Group::new(group, &self.dispatcher.config, num_blocks);
+        self.max_total_tokens = self.max_total_tokens.min(new.capacity());
+        new.tell(self.dispatcher.fail_longer_than(self.max_total_tokens));
+        self.groups.insert(group, new);
+        self.check(group);
+    }
+
+    /// A worker group is gone. Its sequences go back to the queue's front, in order; the answers of its
+    /// steps will not come.
+    pub fn group_down(&mut self, _now: Time, group: GroupId) {
+        if let Some(group) = self.groups.remove(&group) {
+            group.disband(&mut self.dispatcher);
+        }
+    }
+
+    /// Queues a sequence.
+    pub fn submit(&mut self, now: Time, request: SequenceRequest) -> Result<(), SubmitError> {
+        self.dispatcher.submit(now, request, self.max_total_tokens)
+    }
+
+    /// Ends a sequence in any state; no event follows for it. Its blocks are free or cached once the steps
+    /// already sent have answered. `false`: it is over or was never known.
+    pub fn cancel(&mut self, _now: Time, id: SequenceId) -> bool {
+        let Some(index) = self.dispatcher.find(id) else {
+            return false;
+        };
+        let sequence = &self.dispatcher.sequences[index];
+        let id = sequence.group;
+        let waiting = sequence.phase == Phase::Waiting;
+        if let Some(group) = self.groups.get_mut(&id) {
+            if waiting {
+                group.clear_suspect(&mut self.dispatcher, index);
+            } else {
+                group.cancel(&mut self.dispatcher, index);
+            }
+        }
+        if waiting {
+            self.dispatcher.discard(index);
+        }
+        self.check(id);
+        true
+    }
+
+    /// The next step of a group; `None` when there is nothing to do or too many steps are unanswered.
+    pub fn plan(&mut self, _now: Time, group: GroupId) -> Option<StepPlan> {
+        let plan = self.groups.get_mut(&group)?.plan(&mut self.dispatcher);
+        self.check(group);
+        if self.dispatcher.counters.steps.is_multiple_of(AUDIT_PERIOD) && plan.is_some() {
+            self.audit();
+        }
+        plan
+    }
+
+    /// Takes in the answer to the oldest unanswered step.
+    ///
+    /// # Errors
+    /// The answer does not fit the plan. Nothing was changed; the caller ends the group and calls
+    /// [`Scheduler::group_down`].
+    pub fn complete(
+        &mut self,
+        _now: Time,
+        result: StepResult,
+    ) -> Result<Vec<Event>, ProtocolViolation> {
+        let id = result.group;
+        let group = self
+            .groups
+            .get_mut(&id)
+            .ok_or(ProtocolViolation::UnknownGroup(id))?;
+        let events = group.complete(&mut self.dispatcher, result)?;
+        self.check(id);
+        Ok(events)
+    }
+
+    /// How things stand.
+    pub fn stats(&self) -> Stats {
+        let mut stats = Stats {
+            waiting: self.dispatcher.waiting(),
+            waiting_tokens: self.dispatcher.waiting_tokens(),
+            oldest_waiting: self.dispatcher.oldest_waiting(),
+            ..self.dispatcher.counters.clone()
+        };
+        for group in self.groups.values() {
+            group.add_to_stats(&mut stats);
+        }
+        stats
+    }
+
+    /// The longest sequence that is taken: the configured limit, or what the smallest pool holds.
+    pub fn max_total_tokens(&self) -> u32 {
+        self.max_total_tokens
+    }
+
+    /// Whether nothing waits, runs or has still to be told.
+    pub fn is_idle(&self) -> bool {
+        self.dispatcher.waiting() == 0 && self.groups.values().all(Group::is_idle)
+    }
+
+    /// Leading ids whose KV the group has cached, for a sequence of the namespace.
+    pub fn cached_prefix(&self, group: GroupId, namespace: u64, ids: &[TokenId]) -> u32 {
+        self.groups
+            .get(&group)
+            .map_or(0, |group| group.cached_prefix(namespace, ids))
+    }
+
+    /// Checks everything: each block in exactly one place, each hold with its holder, the tree, the queue,
+    /// slots, lengths and budgets.
+    ///
+    /// # Panics
+    /// If anything is inconsistent.
+    pub fn audit(&self) {
+        self.dispatcher.audit();
+        for group in self.groups.values() {
+            group.audit(&self.dispatcher);
+        }
+    }
+
+    fn check(&self, group: GroupId) {
+        if let Some(group) = self.groups.get(&group) {
+            group.check_sums(&self.dispatcher);
+        }
+    }
+}
