@@ -3,6 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::too_many_lines,
     reason = "what a test needs and lacks fails it"
 )]
 

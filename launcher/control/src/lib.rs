@@ -60,6 +60,13 @@ pub enum ToLauncher {
     },
     /// Weights, KV cache, warm-up.
     Progress(Progress),
+    /// A group answered its first step of this epoch: its restarts so far no longer count against the limit.
+    StepCompleted {
+        /// Which group.
+        group: u32,
+        /// Which start of it.
+        epoch: u64,
+    },
     /// The group must be torn down and started again (broken stream, watchdog, failed prepare).
     KillGroup {
         /// Which group.
