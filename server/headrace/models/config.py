@@ -64,14 +64,14 @@ class ModelConfig:
 
 
 def architecture_of(config: Mapping[str, object]) -> str:
-    """The one architecture that a configuration names.
+    """The architecture that a configuration names first.
 
     Raises:
-        ConfigError: It names none or several.
+        ConfigError: It names none.
     """
     names = config.get("architectures")
-    if not isinstance(names, list) or len(names) != 1 or not isinstance(names[0], str):
-        raise ConfigError(f"config: `architectures` is {names!r}, expected one name")
+    if not isinstance(names, list) or not names or not isinstance(names[0], str):
+        raise ConfigError(f"config: `architectures` is {names!r}, expected a list of names")
     return names[0]
 
 
@@ -98,7 +98,7 @@ def read_config(config: Mapping[str, object]) -> ModelConfig:
             f"`num_key_value_heads` {num_kv_heads}"
         )
     hidden_size = keys.count("hidden_size")
-    head_dim = keys.count("head_dim", default=hidden_size // num_query_heads)
+    head_dim = keys.count("head_dim", default=_even_share(hidden_size, num_query_heads))
     if head_dim % 2:
         raise ConfigError(f"config: `head_dim` is {head_dim}; rotary embeddings need it even")
     max_position_embeddings = keys.count("max_position_embeddings", default=2048)
@@ -123,6 +123,12 @@ def read_config(config: Mapping[str, object]) -> ModelConfig:
     )
 
 
+def _even_share(hidden_size: int, num_query_heads: int) -> int | None:
+    """A head's size when `head_dim` is absent; None: that key is then missing."""
+    size, rest = divmod(hidden_size, num_query_heads)
+    return None if rest else size
+
+
 def _absent_kv_heads(architecture: str, num_query_heads: int) -> int:
     # The defaults of the classes, which count when the key is absent; a null means as many as queries.
     return {"MistralForCausalLM": 8, "Qwen2ForCausalLM": 32}.get(architecture, num_query_heads)
@@ -130,7 +136,7 @@ def _absent_kv_heads(architecture: str, num_query_heads: int) -> int:
 
 def _refuse_unsupported(keys: ConfigKeys) -> None:
     hidden_act: Any = keys.config.get("hidden_act", "silu")
-    if hidden_act != "silu":
+    if hidden_act not in ("silu", "swish"):
         raise ConfigError(f"config: `hidden_act` {hidden_act!r} is not supported, `silu` is")
     quantisation = keys.config.get("quantization_config")
     if quantisation is not None:

