@@ -243,8 +243,7 @@ class _Cursor:
             raise WeightsError(f"{self.file}: `{key}` nests arrays too deeply")
         kind = self.u32(f"element type of `{key}`")
         if kind == _STRING:
-            for _ in range(self.count(f"length of `{key}`", 8)):
-                self.take(self.count(f"length of `{key}`", 1), f"`{key}`")
+            self._skip_strings(self.count(f"length of `{key}`", 8), key)
         elif kind == _ARRAY:
             for _ in range(self.count(f"length of `{key}`", 12)):
                 self._skip_array(key, depth + 1)
@@ -253,3 +252,19 @@ class _Cursor:
             self.take(self.count(f"length of `{key}`", size) * size, f"`{key}`")
         else:
             raise WeightsError(f"{self.file}: `{key}` is an array of the unknown type {kind}")
+
+    def _skip_strings(self, count: int, key: str) -> None:
+        # A vocabulary has hundreds of thousands: the loop does no more than it must.
+        data, end, position = self.data, len(self.data), self.position
+        read_length = _U64.unpack_from
+        for _ in range(count):
+            if position + 8 > end:
+                break
+            position += 8 + read_length(data, position)[0]
+        else:
+            if position <= end:
+                self.position = position
+                return
+        raise WeightsError(
+            f"{self.file}: the header ends in the middle of `{key}`: the file is truncated"
+        )
