@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ConfigError
 from headrace.models.config_keys import ConfigKeys
+from headrace.models.registry import check_architecture
 from headrace.models.rope_config import read_rope
 
 if TYPE_CHECKING:
@@ -67,11 +68,12 @@ def architecture_of(config: Mapping[str, object]) -> str:
     """The architecture that a configuration names first.
 
     Raises:
-        ConfigError: It names none.
+        ConfigError: It names none, or one that is not supported.
     """
     names = config.get("architectures")
     if not isinstance(names, list) or not names or not isinstance(names[0], str):
         raise ConfigError(f"config: `architectures` is {names!r}, expected a list of names")
+    check_architecture(names[0])
     return names[0]
 
 

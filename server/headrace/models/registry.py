@@ -34,16 +34,24 @@ class FamilyLoader(Protocol):
         ...
 
 
-def family_loader(architecture: str) -> FamilyLoader:
-    """The loader of an architecture.
+def check_architecture(architecture: str) -> None:
+    """Refuses what is not served.
 
     Raises:
         ConfigError: It is not supported; names it and those that are.
     """
-    module = ARCHITECTURES.get(architecture)
-    if module is None:
+    if architecture not in ARCHITECTURES:
         supported = ", ".join(sorted(ARCHITECTURES))
         raise ConfigError(
             f"architecture {architecture!r} is not supported, supported are {supported}"
         )
-    return cast("FamilyLoader", import_module(module).load)
+
+
+def family_loader(architecture: str) -> FamilyLoader:
+    """The loader of an architecture.
+
+    Raises:
+        ConfigError: See `check_architecture`.
+    """
+    check_architecture(architecture)
+    return cast("FamilyLoader", import_module(ARCHITECTURES[architecture]).load)
