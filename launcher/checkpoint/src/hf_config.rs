@@ -10,10 +10,14 @@ use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
 /// What the workers implement.
-pub const ARCHITECTURES: [&str; 2] = ["LlamaForCausalLM", "MistralForCausalLM"];
+pub const ARCHITECTURES: [&str; 3] = ["LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM"];
 
 /// The numbers of a decoder that its tensors must agree with, and what else the launcher reads from a config.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts about a checkpoint, not states"
+)]
 pub struct DecoderShape {
     /// One of [`ARCHITECTURES`].
     pub architecture: String,
@@ -33,8 +37,10 @@ pub struct DecoderShape {
     pub vocab_size: u64,
     /// The output projection is the embedding.
     pub ties_embeddings: bool,
-    /// The attention's projections have biases.
-    pub has_attention_bias: bool,
+    /// The projections to queries, keys and values have biases.
+    pub has_qkv_bias: bool,
+    /// The attention's output projection has a bias.
+    pub has_attention_output_bias: bool,
     /// The feed-forward's projections have biases.
     pub has_mlp_bias: bool,
     /// The model's context length.
@@ -132,7 +138,12 @@ impl HfConfig {
         let max_position_embeddings = u32::try_from(context).map_err(|_| {
             CheckpointError::bad_key(&self.path, "max_position_embeddings", "is above 2^32")
         })?;
+        let is_llama = architecture == "LlamaForCausalLM";
+        let has_attention_bias = is_llama && self.flag("attention_bias")?;
         Ok(DecoderShape {
+            has_qkv_bias: has_attention_bias || architecture == "Qwen2ForCausalLM",
+            has_attention_output_bias: has_attention_bias,
+            has_mlp_bias: is_llama && self.flag("mlp_bias")?,
             architecture,
             hidden_size,
             intermediate_size: self.size("intermediate_size")?,
@@ -142,8 +153,6 @@ impl HfConfig {
             head_dim,
             vocab_size: self.size("vocab_size")?,
             ties_embeddings: self.flag("tie_word_embeddings")?,
-            has_attention_bias: self.flag("attention_bias")?,
-            has_mlp_bias: self.flag("mlp_bias")?,
             max_position_embeddings,
         })
     }

@@ -192,13 +192,14 @@ fn layer_tensors(names: &Names, shape: &DecoderShape) -> Vec<(String, Vec<u64>)>
     let (hidden, inner) = (shape.hidden_size, shape.intermediate_size);
     let queries = shape.num_heads * shape.head_dim;
     let keys = shape.num_kv_heads * shape.head_dim;
-    let (attention, mlp) = (shape.has_attention_bias, shape.has_mlp_bias);
+    let (attention, output) = (shape.has_qkv_bias, shape.has_attention_output_bias);
+    let mlp = shape.has_mlp_bias;
     let shapes: [(Vec<u64>, bool); 9] = [
         (vec![hidden], false),
         (vec![queries, hidden], attention),
         (vec![keys, hidden], attention),
         (vec![keys, hidden], attention),
-        (vec![hidden, queries], attention),
+        (vec![hidden, queries], output),
         (vec![hidden], false),
         (vec![inner, hidden], mlp),
         (vec![inner, hidden], mlp),

@@ -60,7 +60,7 @@ fn every_truncation_is_an_error() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
     fn flipped_bits_never_panic(flips in prop::collection::vec((any::<prop::sample::Index>(), 0_u8..8), 1..6)) {

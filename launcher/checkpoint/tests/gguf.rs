@@ -247,14 +247,13 @@ fn a_llama_becomes_a_config() {
             .u32("tokenizer.ggml.bos_token_id", 1)
             .u32("tokenizer.ggml.eot_token_id", 3)
             .u32("tokenizer.ggml.eom_token_id", 2)
-            .u32("llama.rope.dimension_count", 2)
+            .u32("llama.rope.dimension_count", 4)
             .zeros("output.weight", &[8, 5]),
     )
     .unwrap();
     assert_eq!(config["rope_theta"], json!(1e5));
     assert_eq!(config["bos_token_id"], json!(1));
     assert_eq!(config["eos_token_id"], json!([2, 3]));
-    assert_eq!(config["partial_rotary_factor"], json!(0.5));
     assert_eq!(config["tie_word_embeddings"], json!(false));
 }
 
@@ -290,69 +289,17 @@ fn rope_scalings_become_transformers_keys() {
     );
 }
 
-/// Divisors as llama.cpp's converter writes them for Llama 3.2 (factor 32, base 500,000, heads of 64), computed with
-/// transformers 5.24: the plain inverse frequencies over those of `_compute_llama3_parameters`.
-const LLAMA_3_2_DIVISORS: [f32; 32] = [
-    1.0,
-    1.0,
-    1.0,
-    1.0,
-    1.0,
-    1.0,
-    1.0,
-    1.0,
-    1.0,
-    1.0,
-    1.0,
-    1.0,
-    1.0,
-    1.0,
-    1.0,
-    1.651_329_2,
-    3.292_262_6,
-    9.666_73,
-    32.0,
-    32.0,
-    32.0,
-    32.0,
-    32.0,
-    32.0,
-    32.0,
-    32.0,
-    32.0,
-    32.0,
-    32.0,
-    32.0,
-    32.0,
-    32.0,
-];
-
+/// Llama 3's scaling is a tensor that the workers apply; the config must not scale a second time.
 #[test]
-fn llama3_scaling_is_recognised_by_its_divisors() {
-    let mut large = tiny_llama()
-        .u32("llama.attention.key_length", 64)
-        .u32("llama.attention.value_length", 64)
-        .f32("llama.rope.freq_base", 500_000.0);
-    for layer in 0..2 {
-        large = large
-            .zeros(&format!("blk.{layer}.attn_q.weight"), &[8, 128])
-            .zeros(&format!("blk.{layer}.attn_k.weight"), &[8, 64])
-            .zeros(&format!("blk.{layer}.attn_v.weight"), &[8, 64])
-            .zeros(&format!("blk.{layer}.attn_output.weight"), &[128, 8]);
-    }
-    let bytes = |divisors: &[f32]| divisors.iter().flat_map(|f| f.to_le_bytes()).collect();
-    let scaled = large.tensor("rope_freqs.weight", &[32], 0, bytes(&LLAMA_3_2_DIVISORS));
+fn frequency_divisors_leave_the_config_unscaled() {
+    let divided = tiny_llama().zeros("rope_freqs.weight", &[2]);
+    assert_eq!(load(&divided).unwrap()["rope_scaling"], json!(null));
+    let both = divided
+        .string("llama.rope.scaling.type", "linear")
+        .f32("llama.rope.scaling.factor", 4.0);
     assert_eq!(
-        load(&scaled).unwrap()["rope_scaling"],
-        json!({"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0,
-               "high_freq_factor": 4.0, "original_max_position_embeddings": 8192})
-    );
-    let mut wrong = LLAMA_3_2_DIVISORS;
-    wrong[16] *= 1.01;
-    let wrong = scaled.tensor("rope_freqs.weight", &[32], 0, bytes(&wrong));
-    assert_eq!(
-        line(&load(&wrong).unwrap_err()),
-        "tensor `rope_freqs.weight` (its numbers are not those of a llama3 scaling) is not supported"
+        line(&load(&both).unwrap_err()),
+        "tensor `rope_freqs.weight` beside `llama.rope.scaling.type` is not supported"
     );
 }
 
@@ -374,6 +321,10 @@ fn models_that_cannot_be_served_are_refused_by_name() {
         (
             tiny_llama().u32("llama.expert_count", 8),
             "key `llama.expert_count` = 8 is not supported",
+        ),
+        (
+            tiny_llama().u32("llama.rope.dimension_count", 2),
+            "key `llama.rope.dimension_count` = 2 for heads of 4 is not supported",
         ),
         (
             tiny_llama().u32("llama.attention.head_count", 3),

@@ -160,7 +160,7 @@ fn configs_are_checked_by_key() {
         (
             "architectures",
             json!(["GPT2LMHeadModel"]),
-            "architecture `GPT2LMHeadModel` (only LlamaForCausalLM, MistralForCausalLM) is not supported",
+            "architecture `GPT2LMHeadModel` (only LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM) is not supported",
         ),
         ("hidden_size", Value::Null, "key `hidden_size` is missing"),
         (
@@ -245,6 +245,27 @@ fn configs_are_checked_by_key() {
         text.contains("`auto_map`") && text.contains("never run"),
         "{text}"
     );
+}
+
+#[test]
+fn qwen2_has_biases_on_queries_keys_and_values_alone() {
+    let mut config = tiny_llama_config();
+    config["architectures"] = json!(["Qwen2ForCausalLM"]);
+    let mut tensors = tiny_llama_tensors();
+    let text = check(folder(&config, &tensors).path())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        text.ends_with("tensor `model.layers.0.self_attn.q_proj.bias` is missing"),
+        "{text}"
+    );
+    for (name, rows) in [("q", 8), ("k", 4), ("v", 4)] {
+        tensors.push((
+            format!("model.layers.0.self_attn.{name}_proj.bias"),
+            vec![rows],
+        ));
+    }
+    check(folder(&config, &tensors).path()).unwrap();
 }
 
 #[test]

@@ -12,8 +12,6 @@ pub use value::{Array, Value};
 use crate::CheckpointError;
 use cursor::Cursor;
 use std::collections::{BTreeMap, HashSet};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Used where `general.alignment` is absent.
@@ -162,26 +160,6 @@ impl Gguf {
     /// An array of integers, if the key is there (token types).
     pub fn optional_i32s(&self, key: &str) -> Result<Option<&[i32]>, CheckpointError> {
         self.typed(key, "an array of i32", |value| value.as_array()?.as_i32s())
-    }
-
-    /// The numbers of a small F32 tensor (`rope_freqs.weight`). At most 65,536 of them.
-    pub fn read_f32_tensor(&self, tensor: &TensorInfo) -> Result<Vec<f32>, CheckpointError> {
-        let problem = |text: &str| {
-            CheckpointError::malformed(&self.path, format!("tensor `{}` {text}", tensor.name))
-        };
-        if tensor.tensor_type.name() != "F32" {
-            return Err(problem("must be F32"));
-        }
-        let num_bytes = usize::try_from(tensor.num_bytes).unwrap_or(usize::MAX);
-        if num_bytes > 4 * 65_536 {
-            return Err(problem("is larger than such a tensor can be"));
-        }
-        let mut bytes = vec![0_u8; num_bytes];
-        File::open(&self.path)
-            .and_then(|file| file.read_exact_at(&mut bytes, tensor.start))
-            .map_err(|source| CheckpointError::io(&self.path, source))?;
-        let (words, _) = bytes.as_chunks::<4>();
-        Ok(words.iter().map(|word| f32::from_le_bytes(*word)).collect())
     }
 
     fn typed<'a, T>(

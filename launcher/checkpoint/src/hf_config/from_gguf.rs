@@ -31,16 +31,11 @@ pub fn config_from_gguf(model: &GgufModel) -> Result<HfConfig, CheckpointError> 
         .unwrap_or(num_heads);
     let context = gguf.u32("llama.context_length")?;
     let head_dim = head_dim(gguf, embedding, num_heads)?;
-    let rotary = gguf
-        .optional_u32("llama.rope.dimension_count")?
-        .unwrap_or(head_dim);
-    if rotary == 0 || rotary > head_dim || rotary % 2 != 0 {
-        let problem = format!("is {rotary}, a head has {head_dim} numbers");
-        return Err(CheckpointError::bad_key(
-            gguf.path(),
-            "llama.rope.dimension_count",
-            problem,
-        ));
+    if let Some(rotary) = gguf.optional_u32("llama.rope.dimension_count")?
+        && rotary != head_dim
+    {
+        let what = format!("key `llama.rope.dimension_count` = {rotary} for heads of {head_dim}");
+        return Err(CheckpointError::unsupported(gguf.path(), what));
     }
     let theta = gguf
         .optional_f64("llama.rope.freq_base")?
@@ -68,17 +63,8 @@ pub fn config_from_gguf(model: &GgufModel) -> Result<HfConfig, CheckpointError> 
     put("rope_theta", theta.into());
     put(
         "rope_scaling",
-        rope::scaling_from_gguf(model, theta, rotary, context)?.unwrap_or(Value::Null),
+        rope::scaling_from_gguf(model, context)?.unwrap_or(Value::Null),
     );
-    if rotary != head_dim {
-        put(
-            "partial_rotary_factor",
-            (f64::from(rotary) / f64::from(head_dim)).into(),
-        );
-    }
-    if let Some(window) = gguf.optional_u32("llama.attention.sliding_window")? {
-        put("sliding_window", window.into());
-    }
     put_tensor_facts(model, &mut keys)?;
     put_special_ids(gguf, &mut keys)?;
     HfConfig::from_value(gguf.path(), Value::Object(keys))
@@ -116,7 +102,12 @@ fn put_special_ids(gguf: &Gguf, keys: &mut Map<String, Value>) -> Result<(), Che
 }
 
 fn refuse_unknown_arithmetic(gguf: &Gguf) -> Result<(), CheckpointError> {
-    for key in ["llama.expert_count", "llama.expert_used_count"] {
+    let counts = [
+        "llama.expert_count",
+        "llama.expert_used_count",
+        "llama.attention.sliding_window",
+    ];
+    for key in counts {
         if let Some(count) = gguf.optional_u32(key)?
             && count > 0
         {

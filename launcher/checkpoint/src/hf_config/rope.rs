@@ -51,14 +51,10 @@ pub(super) fn check(config: &HfConfig) -> Result<(), CheckpointError> {
     Ok(())
 }
 
-/// `rope_scaling` of a llama GGUF. Llama 3's scaling is not in its metadata: the converter stores the divisors
-/// of the frequencies as a tensor.
-///
-/// `theta`: base; `head_dim`: rotary dimensions; `context`: the model's own.
+/// `rope_scaling` of a llama GGUF whose own context length is `context`. Llama 3's scaling is not in the metadata:
+/// the converter stores the divisors of the frequencies as a tensor, which the workers apply as it is.
 pub(super) fn scaling_from_gguf(
     model: &GgufModel,
-    theta: f64,
-    head_dim: u32,
     context: u32,
 ) -> Result<Option<Value>, CheckpointError> {
     let gguf = model.first();
@@ -78,19 +74,11 @@ pub(super) fn scaling_from_gguf(
             _ => None,
         },
     };
-    let Some((part, tensor)) = model.tensor("rope_freqs.weight") else {
-        return Ok(scaling);
-    };
-    if scaling.is_some() {
-        let problem = "has both `rope_freqs.weight` and `llama.rope.scaling.type`";
-        return Err(CheckpointError::malformed(gguf.path(), problem));
+    if scaling.is_some() && model.tensor("rope_freqs.weight").is_some() {
+        let what = "tensor `rope_freqs.weight` beside `llama.rope.scaling.type`";
+        return Err(CheckpointError::unsupported(gguf.path(), what));
     }
-    llama3(&part.read_f32_tensor(tensor)?, theta, head_dim)
-        .map(Some)
-        .ok_or_else(|| {
-            let what = "tensor `rope_freqs.weight` (its numbers are not those of a llama3 scaling)";
-            CheckpointError::unsupported(part.path(), what)
-        })
+    Ok(scaling)
 }
 
 fn factor(gguf: &Gguf) -> Result<f64, CheckpointError> {
@@ -146,46 +134,4 @@ fn yarn(gguf: &Gguf, context: u32) -> Result<Value, CheckpointError> {
         );
     }
     Ok(Value::Object(scaling))
-}
-
-/// The llama3 parameters whose divisors these are, if there are any. All published models use low 1 and
-/// high 4 over 8,192 tokens; other original lengths that are powers of two are tried too.
-fn llama3(divisors: &[f32], theta: f64, head_dim: u32) -> Option<Value> {
-    if u32::try_from(divisors.len()) != Ok(head_dim / 2) {
-        return None;
-    }
-    let factor = f64::from(*divisors.last()?);
-    let fits = |original: u32| {
-        (0_u32..).zip(divisors).all(|(index, divisor)| {
-            let wavelength =
-                std::f64::consts::TAU * theta.powf(2.0 * f64::from(index) / f64::from(head_dim));
-            let expected = llama3_divisor(wavelength, factor, f64::from(original));
-            (f64::from(*divisor) - expected).abs() <= 1e-4 * expected
-        })
-    };
-    let original = (9..=20)
-        .map(|power| 1_u32 << power)
-        .find(|original| fits(*original))?;
-    Some(json!({
-        "rope_type": "llama3",
-        "factor": factor,
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
-        "original_max_position_embeddings": original,
-    }))
-}
-
-/// What llama3 scaling divides the frequency of this wavelength by (transformers,
-/// `_compute_llama3_parameters`).
-fn llama3_divisor(wavelength: f64, factor: f64, original: f64) -> f64 {
-    const LOW: f64 = 1.0;
-    const HIGH: f64 = 4.0;
-    if wavelength < original / HIGH {
-        1.0
-    } else if wavelength > original / LOW {
-        factor
-    } else {
-        let smooth = (original / wavelength - LOW) / (HIGH - LOW);
-        1.0 / ((1.0 - smooth) / factor + smooth)
-    }
 }
