@@ -1,0 +1,202 @@
+//! Chat templates: messages to the prompt that the model was trained on.
+//!
+//! A template is Jinja as `transformers` runs it (trimmed blocks, Python's string methods, `tojson` as `json.dumps`
+//! writes, `raise_exception`, `strftime_now`), run by minijinja with fuel and bounds. What a template wants of its
+//! messages is found out at load by rendering small conversations (`probe`), and messages are brought into
+//! that shape (`adapt`).
+//!
+//! # Which added tokens came out of a content
+//!
+//! The prompt is rendered with the real contents, so its ids are those of `transformers`. But letters of a content
+//! must not become a control token, and the rendered text does not say where contents went: templates trim,
+//! cut, join and quote them. So, if a content holds a character with which some added token starts or ends, the
+//! conversation is rendered a second time with each of those characters replaced by one private-use character
+//! that stands nowhere else. Replacing character by character changes no length and no white space, so
+//! trimming, slicing and joining do the same as before, and the second text equals the first but for the
+//! replaced places: these came out of contents (`marks`), and an occurrence of an added token that starts or ends
+//! in one of them is encoded as text. This also catches a token put together from two contents.
+//!
+//! If a template looks for such text in a content and takes another path (so the two texts differ elsewhere),
+//! the contents that hold a whole added token are searched for in the first text instead; if one is not there
+//! as it was sent, the request is refused: nothing says which occurrence is whose.
+
+mod adapt;
+mod environment;
+mod marks;
+mod probe;
+mod python;
+mod source;
+
+pub use adapt::ToolCallIds;
+pub use source::TemplateSources;
+
+use crate::error::TemplateError;
+use crate::prompt::RenderedPrompt;
+use crate::tokenizer::Tokenizer;
+use adapt::Shape;
+use environment::Engine;
+use marks::Triggers;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// Appended to the message that is to be continued; the rendered text is cut where it stands. The space tells
+/// whether the template trims contents.
+const CONTINUE_TAG: &str = "HEADRACE_CONTINUE_FINAL_MESSAGE ";
+
+/// How one conversation is rendered.
+#[derive(Clone, Debug, Default)]
+pub struct RenderOptions {
+    /// End with the opening of an assistant's message.
+    pub add_generation_prompt: bool,
+    /// End inside the last message, so that the model goes on with it.
+    pub continue_final_message: bool,
+    /// Tool definitions, as `OpenAI` writes them.
+    pub tools: Option<Value>,
+    /// Documents for templates that know them.
+    pub documents: Option<Value>,
+    /// Further variables (`chat_template_kwargs`).
+    pub variables: Map<String, Value>,
+}
+
+/// A model's chat template, compiled and probed.
+#[derive(Debug)]
+pub struct ChatTemplate {
+    engine: Engine,
+    /// `tool_use` of a list of templates: taken when there are tools.
+    tool_engine: Option<(Engine, Shape)>,
+    shape: Shape,
+    triggers: Triggers,
+    named_tokens: BTreeMap<String, String>,
+}
+
+impl ChatTemplate {
+    /// Finds, compiles and probes the template. [`TemplateError::Missing`] if there is none.
+    pub fn load(sources: &TemplateSources, tokenizer: &Tokenizer) -> Result<Self, TemplateError> {
+        let found = source::find(sources, tokenizer.gguf_template())?;
+        let mut template = Self::compile(&found.default, tokenizer)?;
+        if let Some(tool_use) = found.tool_use {
+            let engine = Engine::new(&tool_use)?;
+            let shape = probe::shape(&engine, &template.named_tokens);
+            template.tool_engine = Some((engine, shape));
+        }
+        Ok(template)
+    }
+
+    /// Compiles and probes a template given as text.
+    pub fn compile(text: &str, tokenizer: &Tokenizer) -> Result<Self, TemplateError> {
+        let engine = Engine::new(text)?;
+        let named_tokens = tokenizer.named_tokens().clone();
+        let shape = probe::shape(&engine, &named_tokens);
+        Ok(Self {
+            engine,
+            tool_engine: None,
+            shape,
+            triggers: Triggers::new(tokenizer),
+            named_tokens,
+        })
+    }
+
+    /// Whether the template shows tool definitions to the model.
+    pub fn shows_tools(&self) -> bool {
+        self.tool_engine.is_some() || self.shape.shows_tools
+    }
+
+    /// How this model's tool calls are numbered.
+    pub fn tool_call_ids(&self) -> ToolCallIds {
+        self.tool_engine
+            .as_ref()
+            .map_or(self.shape.ids, |(_, shape)| shape.ids)
+    }
+
+    /// Renders a conversation. Messages are objects as `OpenAI` writes them: `role`, `content` (text, parts or null),
+    /// `tool_calls`, `tool_call_id`, `name`.
+    pub fn render(
+        &self,
+        messages: &[Value],
+        options: &RenderOptions,
+    ) -> Result<RenderedPrompt, TemplateError> {
+        let (engine, shape) = match &self.tool_engine {
+            Some((engine, shape)) if options.tools.is_some() => (engine, *shape),
+            Some(_) | None => (&self.engine, self.shape),
+        };
+        let mut messages = adapt::adapt(messages, shape)?;
+        self.triggers.check_roles(&messages)?;
+        if options.continue_final_message {
+            tag_last(&mut messages, options)?;
+        }
+        let render = |messages: &[Value], tools: Option<&Value>, documents: Option<&Value>| {
+            let text = engine.render(&self.named_tokens, messages, tools, documents, options)?;
+            if options.continue_final_message {
+                cut_at_tag(text)
+            } else {
+                Ok(text)
+            }
+        };
+        let text = render(
+            &messages,
+            options.tools.as_ref(),
+            options.documents.as_ref(),
+        )?;
+        let Some(masked) = self.triggers.mask(
+            &messages,
+            options.tools.as_ref(),
+            options.documents.as_ref(),
+            &text,
+        ) else {
+            return Ok(RenderedPrompt::trusted(text));
+        };
+        let second = render(
+            &masked.messages,
+            masked.tools.as_ref(),
+            masked.documents.as_ref(),
+        );
+        let aligned = second
+            .ok()
+            .and_then(|second| marks::align(&text, &second, masked.mask));
+        let content_marks = match aligned {
+            Some(content_marks) => content_marks,
+            None => self.triggers.search(&messages, &text)?,
+        };
+        Ok(RenderedPrompt {
+            text,
+            content_marks,
+        })
+    }
+}
+
+fn tag_last(messages: &mut [Value], options: &RenderOptions) -> Result<(), TemplateError> {
+    let refuse = |why: &str| Err(TemplateError::Messages(why.to_owned()));
+    if options.add_generation_prompt {
+        return refuse("add_generation_prompt and continue_final_message exclude each other");
+    }
+    let content = messages
+        .last_mut()
+        .and_then(|message| message.get_mut("content"));
+    match content {
+        Some(Value::String(text)) => text.push_str(CONTINUE_TAG),
+        Some(Value::Array(parts)) => {
+            let text = parts.iter_mut().rev().find_map(|part| part.get_mut("text"));
+            let Some(Value::String(text)) = text else {
+                return refuse("the last message has no text to continue");
+            };
+            text.push_str(CONTINUE_TAG);
+        }
+        Some(_) | None => return refuse("the last message has no content to continue"),
+    }
+    Ok(())
+}
+
+fn cut_at_tag(mut text: String) -> Result<String, TemplateError> {
+    let bare = CONTINUE_TAG.trim_end();
+    let Some(start) = text.rfind(bare) else {
+        return Err(TemplateError::Messages(
+            "the last message cannot be continued: the chat template does not show it".into(),
+        ));
+    };
+    let keeps_space = text[start..].starts_with(CONTINUE_TAG);
+    text.truncate(start);
+    if !keeps_space {
+        text.truncate(text.trim_end().len());
+    }
+    Ok(text)
+}

@@ -1,0 +1,398 @@
+//! Text to ids.
+
+mod config;
+
+use crate::added_tokens::{AddedTokens, Literals};
+use crate::error::TextError;
+use crate::gguf::{GgufVocabulary, ScoreModel};
+use crate::pieces::{Piece, PieceTable, VocabularyEntry};
+use crate::prompt::RenderedPrompt;
+use config::{NamedTokens, TokenizerConfig};
+use std::collections::BTreeMap;
+use std::path::Path;
+use tokenizers::{
+    Model, Normalizer, OffsetType, PreTokenizedString, PreTokenizer, Tokenizer as Library,
+};
+
+/// What an added token's text in the input means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpecialText {
+    /// The token, as `transformers` reads it (raw prompts: their clients apply templates themselves).
+    Parse,
+    /// The letters.
+    Plain,
+}
+
+/// Ids and where they came from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Encoding {
+    /// Token ids.
+    pub ids: Vec<u32>,
+    /// Start and end of each id in the input, in bytes; `(0, 0)` for ids that were added.
+    pub offsets: Vec<(usize, usize)>,
+}
+
+/// Who adds the beginning and the end of a sequence.
+#[derive(Clone, Copy, Debug)]
+enum Ends {
+    /// The post-processor of `tokenizer.json`.
+    PostProcessor,
+    /// These ids: the configuration or the GGUF metadata decides.
+    Ids {
+        first: Option<u32>,
+        last: Option<u32>,
+    },
+}
+
+/// A model's tokenizer. Immutable; share it in an `Arc`.
+pub struct Tokenizer {
+    library: Library,
+    /// `SentencePiece`'s way of merging, which the library's model does not do exactly.
+    scores: Option<ScoreModel>,
+    added: AddedTokens,
+    pieces: PieceTable,
+    ends: Ends,
+    named: NamedTokens,
+    /// `tokenizer.chat_template` of GGUF metadata.
+    gguf_template: Option<String>,
+}
+
+impl std::fmt::Debug for Tokenizer {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Tokenizer")
+            .field("vocab_size", &self.vocab_size())
+            .field("ends", &self.ends)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Tokenizer {
+    /// From `tokenizer.json` and, where there is one, `tokenizer_config.json` (named tokens, tokens that the
+    /// first lacks, `add_bos_token`, `add_eos_token`).
+    pub fn from_file(path: &Path, config: Option<&Path>) -> Result<Self, TextError> {
+        let read = |path: &Path| {
+            std::fs::read(path).map_err(|error| TextError::Read {
+                path: path.to_path_buf(),
+                reason: error.to_string(),
+            })
+        };
+        let json = read(path)?;
+        let config = match config {
+            Some(config_path) => TokenizerConfig::from_json(&read(config_path)?)
+                .map_err(|error| error.in_file(config_path))?,
+            None => TokenizerConfig::default(),
+        };
+        Self::from_json(&json, &config).map_err(|error| error.in_file(path))
+    }
+
+    /// From the contents of `tokenizer.json` alone.
+    pub fn from_bytes(json: &[u8]) -> Result<Self, TextError> {
+        Self::from_json(json, &TokenizerConfig::default())
+    }
+
+    /// From the metadata of a GGUF file (the first part of a split one).
+    pub fn from_gguf(path: &Path) -> Result<Self, TextError> {
+        Self::from_gguf_vocabulary(GgufVocabulary::open(path)?).map_err(|error| error.in_file(path))
+    }
+
+    /// From GGUF metadata already read.
+    pub fn from_gguf_vocabulary(vocabulary: GgufVocabulary) -> Result<Self, TextError> {
+        let built = crate::gguf::build(&vocabulary)?;
+        let pieces = {
+            let entries = vocabulary
+                .tokens
+                .iter()
+                .zip(&vocabulary.kinds)
+                .map(|(token, kind)| {
+                    Some(VocabularyEntry {
+                        token: token.clone(),
+                        is_special: kind.is_special(),
+                    })
+                });
+            PieceTable::new(entries, built.library.get_decoder())?
+        };
+        let token = |id: Option<u32>| {
+            id.and_then(|id| vocabulary.tokens.get(id as usize))
+                .cloned()
+        };
+        let mut named = BTreeMap::new();
+        for (name, id) in [
+            ("bos_token", vocabulary.bos_id),
+            ("eos_token", vocabulary.eos_id),
+            ("unk_token", vocabulary.unknown_id),
+            ("pad_token", vocabulary.padding_id),
+        ] {
+            if let Some(text) = token(id) {
+                named.insert(name.to_owned(), text);
+            }
+        }
+        let mut end_ids: Vec<u32> = vocabulary.eos_id.into_iter().collect();
+        end_ids.extend(vocabulary.end_of_turn_id.filter(|id| !end_ids.contains(id)));
+        let ends = Ends::Ids {
+            first: vocabulary.bos_id.filter(|_| built.adds_bos),
+            last: vocabulary.eos_id.filter(|_| built.adds_eos),
+        };
+        Ok(Self {
+            added: added_tokens(&built.library)?,
+            library: built.library,
+            scores: built.scores,
+            pieces,
+            ends,
+            named: NamedTokens {
+                texts: named,
+                bos_id: vocabulary.bos_id,
+                eos_ids: end_ids,
+            },
+            gguf_template: vocabulary.chat_template,
+        })
+    }
+
+    fn from_json(json: &[u8], config: &TokenizerConfig) -> Result<Self, TextError> {
+        let mut library =
+            Library::from_bytes(json).map_err(|error| TextError::Invalid(error.to_string()))?;
+        // Lengths are the validation's business, not the tokenizer's.
+        library.with_padding(None);
+        library
+            .with_truncation(None)
+            .map_err(|error| TextError::Invalid(error.to_string()))?;
+        library.set_encode_special_tokens(false);
+        config.add_missing_tokens(&mut library)?;
+
+        let vocabulary_end = library
+            .get_vocab(true)
+            .into_values()
+            .max()
+            .map_or(0, |last| last.saturating_add(1));
+        if vocabulary_end as usize > json.len() {
+            return Err(TextError::Invalid(format!(
+                "an id as large as {}",
+                vocabulary_end - 1
+            )));
+        }
+        let pieces = {
+            let added = library.get_added_vocabulary();
+            let entries = (0..vocabulary_end).map(|id| {
+                let token = added
+                    .simple_id_to_token(id)
+                    .or_else(|| library.get_model().id_to_token(id))?;
+                Some(VocabularyEntry {
+                    is_special: added.is_special_token(&token),
+                    token,
+                })
+            });
+            PieceTable::new(entries, library.get_decoder())?
+        };
+        let named = config.named_tokens(&library);
+        let ends = match config.ends {
+            None => Ends::PostProcessor,
+            Some((adds_bos, adds_eos)) => Ends::Ids {
+                first: named.bos_id.filter(|_| adds_bos),
+                last: named.eos_ids.first().copied().filter(|_| adds_eos),
+            },
+        };
+        Ok(Self {
+            added: added_tokens(&library)?,
+            library,
+            scores: None,
+            pieces,
+            ends,
+            named,
+            gguf_template: None,
+        })
+    }
+
+    /// Encodes a text.
+    pub fn encode(
+        &self,
+        text: &str,
+        add_special_tokens: bool,
+        special: SpecialText,
+    ) -> Result<Encoding, TextError> {
+        let encoding = match special {
+            SpecialText::Parse => self.encode_parsed(text)?,
+            SpecialText::Plain => self.encode_split(text, Literals::AllText)?,
+        };
+        self.finish(encoding, add_special_tokens)
+    }
+
+    /// Encodes a rendered chat prompt. Nothing is added: templates write the beginning themselves. An added
+    /// token's text that came out of a content stays text; everything else is encoded as by [`Self::encode`].
+    pub fn encode_chat(&self, prompt: &RenderedPrompt) -> Result<Encoding, TextError> {
+        let encoding = if prompt.content_marks.is_empty() {
+            self.encode_parsed(&prompt.text)?
+        } else {
+            self.encode_split(&prompt.text, Literals::TextWithin(&prompt.content_marks))?
+        };
+        self.finish(encoding, false)
+    }
+
+    fn encode_parsed(&self, text: &str) -> Result<tokenizers::Encoding, TextError> {
+        if self.scores.is_some() {
+            return self.encode_split(text, Literals::TextWithin(&[]));
+        }
+        // Post-processing is left to `finish`, but for what the post-processor does to offsets.
+        self.library_encoding(text)
+    }
+
+    fn library_encoding(&self, text: &str) -> Result<tokenizers::Encoding, TextError> {
+        let splits = self
+            .library
+            .get_added_vocabulary()
+            .extract_and_normalize(self.library.get_normalizer(), text);
+        self.encode_splits(splits)
+    }
+
+    /// The library's pipeline with our own search for added tokens in front.
+    pub(crate) fn encode_split(
+        &self,
+        text: &str,
+        literals: Literals<'_>,
+    ) -> Result<tokenizers::Encoding, TextError> {
+        let mut splits = PreTokenizedString::from(text);
+        let normalizer = self.library.get_normalizer();
+        splits
+            .split(|_, part| Ok(self.added.split_raw(&part, literals)))
+            .and_then(|()| {
+                splits.split(|_, mut part| {
+                    if let Some(normalizer) = normalizer {
+                        normalizer.normalize(&mut part)?;
+                    }
+                    Ok(self.added.split_normalized(&part, literals))
+                })
+            })
+            .map_err(|error| TextError::Encode(error.to_string()))?;
+        self.encode_splits(splits)
+    }
+
+    fn encode_splits(
+        &self,
+        mut splits: PreTokenizedString,
+    ) -> Result<tokenizers::Encoding, TextError> {
+        let encode = || {
+            if let Some(pre_tokenizer) = self.library.get_pre_tokenizer() {
+                pre_tokenizer.pre_tokenize(&mut splits)?;
+            }
+            match &self.scores {
+                Some(model) => splits.tokenize(|part| Ok(model.tokenize(part.get())))?,
+                None => self
+                    .library
+                    .get_model()
+                    .tokenize_in_pretokenized(&mut splits, None)?,
+            }
+            splits.into_encoding(None, 0, OffsetType::Byte)
+        };
+        encode().map_err(|error: tokenizers::Error| TextError::Encode(error.to_string()))
+    }
+
+    fn finish(
+        &self,
+        encoding: tokenizers::Encoding,
+        add_special_tokens: bool,
+    ) -> Result<Encoding, TextError> {
+        let uses_processor = matches!(self.ends, Ends::PostProcessor);
+        // Without additions the post-processor still trims offsets.
+        let encoding = self
+            .library
+            .post_process(encoding, None, add_special_tokens && uses_processor)
+            .map_err(|error| TextError::Encode(error.to_string()))?;
+        let mut out = Encoding {
+            ids: encoding.get_ids().to_vec(),
+            offsets: encoding.get_offsets().to_vec(),
+        };
+        if add_special_tokens && let Ends::Ids { first, last } = self.ends {
+            if let Some(first) = first {
+                out.ids.insert(0, first);
+                out.offsets.insert(0, (0, 0));
+            }
+            if let Some(last) = last {
+                out.ids.push(last);
+                out.offsets.push((0, 0));
+            }
+        }
+        Ok(out)
+    }
+
+    /// One more than the largest id. The model's output may be wider (padding); such ids have no text.
+    pub fn vocab_size(&self) -> u32 {
+        u32::try_from(self.pieces.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether decoded text skips this id.
+    pub fn is_special(&self, id: u32) -> bool {
+        self.pieces.is_special(id)
+    }
+
+    /// What an id stands for in the middle of a text.
+    pub fn piece(&self, id: u32) -> Piece<'_> {
+        self.pieces.piece(id)
+    }
+
+    /// The bytes of an id in the middle of a text, special tokens' text included (`bytes` of logprobs).
+    pub fn token_bytes(&self, id: u32) -> &[u8] {
+        self.pieces.bytes(id)
+    }
+
+    /// The text of one id by itself, for logprobs, top tokens and prompt tokens: a leading space is kept, special
+    /// tokens are shown, half a character is U+FFFD.
+    pub fn token_text(&self, id: u32) -> String {
+        String::from_utf8_lossy(self.pieces.bytes(id)).into_owned()
+    }
+
+    /// The id of a token, given as the vocabulary spells it.
+    pub fn token_to_id(&self, token: &str) -> Option<u32> {
+        self.library.token_to_id(token)
+    }
+
+    /// The token of an id, as the vocabulary spells it.
+    pub fn id_to_token(&self, id: u32) -> Option<String> {
+        self.library.id_to_token(id)
+    }
+
+    /// Beginning of sequence.
+    pub fn bos_id(&self) -> Option<u32> {
+        self.named.bos_id
+    }
+
+    /// End of sequence and, in GGUF files, end of turn. `generation_config.json` goes before these.
+    pub fn eos_ids(&self) -> &[u32] {
+        &self.named.eos_ids
+    }
+
+    /// Texts of the named tokens (`bos_token`, `eos_token` …), for templates.
+    pub(crate) fn named_tokens(&self) -> &BTreeMap<String, String> {
+        &self.named.texts
+    }
+
+    /// The template in the GGUF metadata.
+    pub(crate) fn gguf_template(&self) -> Option<&str> {
+        self.gguf_template.as_deref()
+    }
+
+    pub(crate) fn pieces(&self) -> &PieceTable {
+        &self.pieces
+    }
+
+    /// The text of every added token that is not white space.
+    pub(crate) fn added_literals(&self) -> &[String] {
+        self.added.literals()
+    }
+
+    /// Whether normalising can turn other letters into an added token's.
+    pub(crate) fn normalizes_added_tokens(&self) -> bool {
+        self.added.has_normalized() && self.library.get_normalizer().is_some()
+    }
+
+    /// The library's own decoding, for tests.
+    #[cfg(test)]
+    pub(crate) fn library(&self) -> &Library {
+        &self.library
+    }
+}
+
+fn added_tokens(library: &Library) -> Result<AddedTokens, TextError> {
+    AddedTokens::new(
+        library.get_added_tokens_decoder().into_iter(),
+        library.get_normalizer(),
+    )
+}
