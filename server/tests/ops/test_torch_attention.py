@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch.nn import functional as F
-
 from headrace.ops import AttentionMetadata, TorchOpSet
+from torch.nn.functional import scaled_dot_product_attention
 
 BLOCK_SIZE = 16
 HEAD_DIM = 32
@@ -42,7 +41,7 @@ def test_rows_equal_sdpa(heads: tuple[int, int], window: int | None) -> None:
             p = torch.arange(computed[r], length)[:, None]
             j = torch.arange(length)[None, :]
             mask = (j <= p) if window is None else (j <= p) & (p - j < window)
-            expected = F.scaled_dot_product_attention(
+            expected = scaled_dot_product_attention(
                 q[start:end].transpose(0, 1)[None],
                 history[r][0][:length].transpose(0, 1)[None],
                 history[r][1][:length].transpose(0, 1)[None],
