@@ -1,0 +1,120 @@
+"""The compute thread: one queue of jobs, done in order by the process's main thread."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+import grpc
+
+from headrace.engine import StreamEnded
+from headrace.log import with_fields
+from headrace.pb import worker_pb2 as pb
+from headrace.worker.conversion import reply_of, step_of
+from headrace.worker.preparation import Preparation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.engine import Engine, EngineLimits
+    from headrace.worker.session import Session
+
+    Make = Callable[[EngineLimits, Callable[[str, int, int, str], None]], Engine]
+
+_log = logging.getLogger("headrace.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenJob:
+    session: Session
+    message: pb.Open
+
+
+@dataclass(frozen=True, slots=True)
+class _StepJob:
+    session: Session
+    message: pb.Step
+
+
+class ComputeLoop:
+    """Everything that touches tensors happens in `serve`, in one thread."""
+
+    def __init__(self, make: Make, rank: int, compute_threads: int) -> None:
+        """`make` loads the model and makes the engine."""
+        self._make = make
+        self._rank = rank
+        self._jobs: SimpleQueue[_OpenJob | _StepJob | None] = SimpleQueue()
+        # None stands for "run the preparation".
+        self.preparation = Preparation(lambda: self._jobs.put(None), compute_threads)
+        self._last_step = 0
+
+    def open(self, session: Session, message: pb.Open) -> None:
+        """Queues the opening of a stream; from a reader thread."""
+        self._jobs.put(_OpenJob(session, message))
+
+    def step(self, session: Session, message: pb.Step) -> None:
+        """Queues a step; from a reader thread."""
+        self._jobs.put(_StepJob(session, message))
+
+    def serve(self) -> None:
+        """Works for ever; SIGTERM unwinds it with SystemExit.
+
+        Raises:
+            GroupFailure: This rank failed where the others cannot be told.
+        """
+        while True:
+            idle = time.monotonic_ns()
+            job = self._jobs.get()
+            wait = time.monotonic_ns() - idle
+            if job is None:
+                self.preparation.run(self._make)
+            elif job.session.has_ended:
+                # A broken stream's steps are dropped: its slots are gone with it.
+                continue
+            elif isinstance(job, _OpenJob):
+                self._open(job.session, job.message)
+            else:
+                self._step(job.session, job.message, wait)
+
+    def _open(self, session: Session, message: pb.Open) -> None:
+        engine = self.preparation.engine
+        if engine is None:
+            session.end(grpc.StatusCode.FAILED_PRECONDITION, "Prepare has not succeeded")
+            return
+        try:
+            engine.open(message.num_blocks)
+        except ValueError as error:
+            session.end(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+            return
+        self._last_step = 0
+        session.epoch = message.epoch
+        session.send(pb.RunReply(opened=pb.Opened(epoch=message.epoch)))
+        _log.info("stream opened", extra=with_fields(epoch=message.epoch))
+
+    def _step(self, session: Session, message: pb.Step, wait: int) -> None:
+        engine = self.preparation.engine
+        if engine is None or session.epoch is None:
+            return
+        if message.step_id != self._last_step + 1:
+            words = f"step {message.step_id} came after step {self._last_step}"
+            session.end(grpc.StatusCode.INVALID_ARGUMENT, words)
+            return
+        self._last_step = message.step_id
+        try:
+            outcome = engine.run(step_of(message), session.masks)
+        except StreamEnded:
+            return
+        if outcome.error:
+            _log.warning(
+                "step %s: %s",
+                outcome.outcome.name.lower(),
+                outcome.error,
+                extra=with_fields(step=outcome.step_id),
+            )
+        outcome.timings.wait = wait
+        session.masks.finish_step(message.step_id)
+        session.steps_completed += 1
+        session.send(pb.RunReply(step=reply_of(outcome, with_rows=self._rank == 0)))

@@ -1,0 +1,120 @@
+"""The gRPC service: grpcio's synchronous servicer, one handler thread a call."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from queue import Empty
+from typing import TYPE_CHECKING
+
+import grpc
+
+from headrace.errors import HeadraceError
+from headrace.pb import worker_pb2 as pb
+from headrace.pb import worker_pb2_grpc
+from headrace.worker.conversion import limits_of
+from headrace.worker.preparation import PrepareFailure
+from headrace.worker.process import EXIT_GROUP_FAILED
+from headrace.worker.session import Session, SessionEnd
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from headrace.worker.compute import ComputeLoop
+    from headrace.worker.process import ProcessEnd
+
+_log = logging.getLogger("headrace.worker")
+
+_HEARTBEAT_SECONDS = 1.0
+_POLL_SECONDS = 1.0
+
+
+class WorkerService(worker_pb2_grpc.WorkerServicer):
+    """`Worker` of the protocol."""
+
+    def __init__(
+        self,
+        describe: Callable[[], pb.DescribeReply],
+        compute: ComputeLoop,
+        end: ProcessEnd,
+        world_size: int,
+    ) -> None:
+        """`describe` may raise HeadraceError; `compute` runs in the main thread."""
+        self._describe = describe
+        self._compute = compute
+        self._end = end
+        self._world_size = world_size
+        self._lock = threading.Lock()
+        self._session: Session | None = None
+        threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
+
+    def Describe(  # noqa: N802 - gRPC's name
+        self,
+        request: pb.DescribeRequest,  # noqa: ARG002 - empty
+        context: grpc.ServicerContext,
+    ) -> pb.DescribeReply:
+        """What this rank is; from the document alone."""
+        try:
+            return self._describe()
+        except HeadraceError as error:
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+            raise
+
+    def Prepare(  # noqa: N802 - gRPC's name
+        self, request: pb.PrepareRequest, context: grpc.ServicerContext
+    ) -> Iterator[pb.PrepareProgress]:
+        """Follows the preparation and starts it if nobody has."""
+        queue = self._compute.preparation.follow(limits_of(request))
+        while context.is_active():
+            try:
+                item = queue.get(timeout=_POLL_SECONDS)
+            except Empty:
+                continue
+            if isinstance(item, PrepareFailure):
+                context.abort(item.code, item.words)
+            else:
+                yield item
+                if item.HasField("ready"):
+                    return
+
+    def Run(  # noqa: N802 - gRPC's name
+        self, request_iterator: Iterator[pb.RunMessage], context: grpc.ServicerContext
+    ) -> Iterator[pb.RunReply]:
+        """One stream of steps; a newer one ends it."""
+        session = Session()
+        with self._lock:
+            previous, self._session = self._session, session
+        if previous is not None and previous.end(grpc.StatusCode.ABORTED, "a second Run began"):
+            self._stream_ended(previous, "a second Run began")
+
+        def read() -> None:
+            why = session.read(request_iterator, self._compute.open, self._compute.step)
+            if session.end():
+                self._stream_ended(session, why)
+
+        threading.Thread(target=read, name="run-reader", daemon=True).start()
+        while True:
+            item = session.outgoing.get()
+            if isinstance(item, SessionEnd):
+                if item.code is not None:
+                    context.abort(item.code, item.words)
+                return
+            yield item
+
+    def _stream_ended(self, session: Session, why: str) -> None:
+        """One rank waits for the next stream; one of several may leave others in a collective."""
+        if session.epoch is None or self._end.is_stopping:
+            return
+        if self._world_size > 1:
+            _log.error("the stream of steps ended (%s): a group of several ranks ends too", why)
+            self._end.exit_now(EXIT_GROUP_FAILED)
+        _log.info("the stream of steps ended: %s", why)
+
+    def _beat(self) -> None:
+        """Side thread: says that the process lives, also while a step runs."""
+        pause = threading.Event()
+        while True:
+            pause.wait(_HEARTBEAT_SECONDS)
+            session = self._session
+            if session is not None:
+                session.beat()
