@@ -3,7 +3,7 @@
 from headrace.engine.engine import Engine, GroupFailure
 from headrace.engine.limits import EngineLimits, PreparationError
 from headrace.engine.mask_source import CALLED_OFF, MaskSource, NoMasks, PlacedMask, StreamEnded
-from headrace.engine.prepare import prepare
+from headrace.engine.preparation import prepare
 from headrace.engine.step import (
     BlockAppend,
     NewSequence,
