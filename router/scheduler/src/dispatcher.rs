@@ -17,6 +17,8 @@ pub(crate) struct Dispatcher {
     by_id: FxHashMap<SequenceId, SequenceIndex>,
     /// The totals of [`Stats`]; its other fields stay 0 here.
     pub(crate) counters: Stats,
+    /// Told with the next answer of any group.
+    pub(crate) events: Vec<Event>,
     /// By class, then arrival. A preempted sequence keeps its arrival, so it stands before all that came
     /// after it.
     queue: BTreeMap<Rank, SequenceIndex>,
@@ -31,6 +33,7 @@ impl Dispatcher {
             sequences: SequenceTable::default(),
             by_id: FxHashMap::default(),
             counters: Stats::default(),
+            events: Vec::new(),
             queue: BTreeMap::new(),
             waiting_tokens: 0,
             arrivals: 0,
@@ -115,28 +118,28 @@ impl Dispatcher {
     }
 
     /// Fails what waits and is longer than `limit`.
-    pub(crate) fn fail_longer_than(&mut self, limit: u32) -> Vec<Event> {
-        let too_long = |sequence: &Sequence| {
-            sequence.prompt_length as u64 + u64::from(sequence.stop.max_new_tokens)
-                > u64::from(limit)
+    pub(crate) fn fail_longer_than(&mut self, limit: u32) {
+        let too_long = |index: &SequenceIndex| {
+            let sequence = &self.sequences[*index];
+            let needed = sequence.prompt_length as u64 + u64::from(sequence.stop.max_new_tokens);
+            needed > u64::from(limit)
         };
-        let failed: Vec<SequenceIndex> = self
-            .queue
-            .values()
-            .copied()
-            .filter(|&index| too_long(&self.sequences[index]))
-            .collect();
-        failed
-            .into_iter()
-            .map(|index| {
-                let id = self.sequences[index].id;
-                self.discard(index);
-                Event::Failed {
-                    id,
-                    failure: SequenceFailure::OutOfMemory,
-                }
-            })
-            .collect()
+        let failed: Vec<SequenceIndex> = self.queue.values().copied().filter(too_long).collect();
+        for index in failed {
+            let id = self.sequences[index].id;
+            self.discard(index);
+            self.events.push(Event::Failed {
+                id,
+                failure: SequenceFailure::OutOfMemory,
+            });
+        }
+    }
+
+    /// Takes back what was not told yet of a sequence. `false`: there was nothing.
+    pub(crate) fn hush(&mut self, id: SequenceId) -> bool {
+        let before = self.events.len();
+        self.events.retain(|event| event.sequence() != id);
+        self.events.len() < before
     }
 
     pub(crate) fn waiting(&self) -> usize {

@@ -50,9 +50,9 @@ impl Scheduler {
     /// Waiting sequences longer than a smaller pool than before fail; the next answer carries that.
     pub fn group_up(&mut self, now: Time, group: GroupId, num_blocks: u32) {
         self.group_down(now, group);
-        let mut new = Group::new(group, &self.dispatcher.config, num_blocks);
+        let new = Group::new(group, &self.dispatcher.config, num_blocks);
         self.max_total_tokens = self.max_total_tokens.min(new.capacity());
-        new.tell(self.dispatcher.fail_longer_than(self.max_total_tokens));
+        self.dispatcher.fail_longer_than(self.max_total_tokens);
         self.groups.insert(group, new);
         self.check(group);
     }
@@ -74,7 +74,7 @@ impl Scheduler {
     /// already sent have answered. `false`: it is over or was never known.
     pub fn cancel(&mut self, _now: Time, id: SequenceId) -> bool {
         let Some(index) = self.dispatcher.find(id) else {
-            return false;
+            return self.dispatcher.hush(id);
         };
         let sequence = &self.dispatcher.sequences[index];
         let id = sequence.group;
@@ -144,7 +144,9 @@ impl Scheduler {
 
     /// Whether nothing waits, runs or has still to be told.
     pub fn is_idle(&self) -> bool {
-        self.dispatcher.waiting() == 0 && self.groups.values().all(Group::is_idle)
+        self.dispatcher.waiting() == 0
+            && self.dispatcher.events.is_empty()
+            && self.groups.values().all(Group::is_idle)
     }
 
     /// Leading ids whose KV the group has cached, for a sequence of the namespace.

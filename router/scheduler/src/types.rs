@@ -186,6 +186,19 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// Which sequence it is about.
+    pub fn sequence(&self) -> SequenceId {
+        match self {
+            Self::Started { id, .. }
+            | Self::PromptLogprobs { id, .. }
+            | Self::Token { id, .. }
+            | Self::Finished { id, .. }
+            | Self::Failed { id, .. } => *id,
+        }
+    }
+}
+
 /// Why `submit` took nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {

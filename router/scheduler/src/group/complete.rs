@@ -40,7 +40,7 @@ impl Group {
         if let StepOutcome::Ok(rows) = &result.outcome {
             check_rows(record, rows)?;
         }
-        let mut events = std::mem::take(&mut self.events);
+        let mut events = std::mem::take(&mut dispatcher.events);
         let Some(mut record) = self.in_flight.pop_front() else {
             return Ok(events);
         };

@@ -14,7 +14,7 @@ use crate::dispatcher::Dispatcher;
 use crate::pool::BlockPool;
 use crate::sequence::{SequenceIndex, narrow};
 use crate::tree::{NodeId, PrefixTree};
-use crate::types::{BlockId, Event, GroupId, Slot, TokenId};
+use crate::types::{BlockId, GroupId, Slot, TokenId};
 
 /// Blocks and who needs them.
 #[derive(Debug)]
@@ -106,8 +106,6 @@ pub(crate) struct Group {
     prefill_limit: Option<usize>,
     /// Steps that succeeded since that limit was set.
     calm_steps: u32,
-    /// Told with the next answer.
-    events: Vec<Event>,
     /// Where the next step begins when the budget is below the number of decoding sequences.
     rotation: usize,
     /// Scratch: the decoding rows of the step being planned.
@@ -139,7 +137,6 @@ impl Group {
             suspects: VecDeque::new(),
             prefill_limit: None,
             calm_steps: 0,
-            events: Vec::new(),
             rotation: 0,
             decodes: Vec::new(),
             matched: Vec::new(),
@@ -147,17 +144,9 @@ impl Group {
         }
     }
 
-    /// Keeps events for the next answer.
-    pub(crate) fn tell(&mut self, events: Vec<Event>) {
-        self.events.extend(events);
-    }
-
     /// Nothing to plan and nothing to wait for.
     pub(crate) fn is_idle(&self) -> bool {
-        self.running.is_empty()
-            && self.in_flight.is_empty()
-            && self.finished_slots.is_empty()
-            && self.events.is_empty()
+        self.running.is_empty() && self.in_flight.is_empty() && self.finished_slots.is_empty()
     }
 
     /// The tokens that the pool holds.

@@ -1,0 +1,510 @@
+//! One seed: a random world, faults for a while, then calm until everything open has ended.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headrace_scheduler::{
+    Event, GroupId, SamplingParams, Scheduler, SchedulerConfig, SequenceFailure, SequenceId,
+    SequenceRequest, StepOutcome, StepResult, StopConditions, SubmitError, Time,
+};
+
+use crate::client::{Client, State};
+use crate::random::{Random, mix};
+use crate::worker::{Fault, Worker};
+
+const GROUP: GroupId = GroupId(0);
+
+/// What happened, to see that everything does.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) trace: u64,
+    steps: u64,
+    finished: u64,
+    cancelled_waiting: u64,
+    cancelled_running: u64,
+    refused: u64,
+    non_finite: u64,
+    row_failures: u64,
+    step_failures: u64,
+    out_of_memory: u64,
+    skipped: u64,
+    groups_lost: u64,
+    bad_answers: u64,
+    preemptions: u64,
+    copies: u64,
+    hits: u64,
+    recomputed: u64,
+}
+
+impl Totals {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.trace = mix(self.trace, other.trace);
+        for (sum, value) in self.fields().into_iter().zip(other.clone().fields()) {
+            *sum += *value;
+        }
+    }
+
+    pub(crate) fn assert_all_happened(&mut self) {
+        let text = format!("{self:?}");
+        for value in self.fields() {
+            assert!(*value > 100, "something hardly happens: {text}");
+        }
+    }
+
+    fn fields(&mut self) -> [&mut u64; 16] {
+        [
+            &mut self.steps,
+            &mut self.finished,
+            &mut self.cancelled_waiting,
+            &mut self.cancelled_running,
+            &mut self.refused,
+            &mut self.non_finite,
+            &mut self.row_failures,
+            &mut self.step_failures,
+            &mut self.out_of_memory,
+            &mut self.skipped,
+            &mut self.groups_lost,
+            &mut self.bad_answers,
+            &mut self.preemptions,
+            &mut self.copies,
+            &mut self.hits,
+            &mut self.recomputed,
+        ]
+    }
+}
+
+/// Chances in a hundred.
+struct Chances {
+    arrive: usize,
+    cancel: usize,
+    answer: usize,
+    step_fault: usize,
+    row_fault: usize,
+    group_down: usize,
+    bad_answer: usize,
+}
+
+struct World {
+    random: Random,
+    config: SchedulerConfig,
+    num_blocks: u32,
+    vocabulary: u32,
+    namespaces: u64,
+    classes: usize,
+    chances: Chances,
+    scheduler: Scheduler,
+    worker: Option<Worker>,
+    clients: BTreeMap<SequenceId, Client>,
+    next_id: u64,
+    now: Time,
+    totals: Totals,
+    trace: u64,
+}
+
+pub(crate) fn run(seed: u64) -> Totals {
+    let mut world = World::new(seed);
+    let busy = world.random.between(20, 200);
+    for _ in 0..busy {
+        world.tick();
+    }
+    world.calm();
+    let mut totals = world.totals;
+    totals.trace = world.trace;
+    totals
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let block_size = random.pick(&[1, 2, 3, 4, 4, 4, 8]);
+        let num_blocks = random.pick(&[2, 3, 4, 6, 10, 16, 40]);
+        let faulty = random.percent(60);
+        let config = SchedulerConfig {
+            block_size,
+            max_batch_tokens: random.pick(&[1, 2, 3, 7, 16, 64]),
+            max_sequences: random.u32_between(1, 8),
+            max_total_tokens: random.pick(&[8, 30, 60, 1000]),
+            prefix_caching: random.percent(90),
+            max_waiting_sequences: random.pick(&[1, 4, 100]),
+            max_waiting_tokens: random.pick(&[10, 1000]),
+            max_steps_in_flight: random.u32_between(1, 3),
+        };
+        let chances = Chances {
+            arrive: random.between(5, 60),
+            cancel: random.pick(&[0, 2, 10, 30]),
+            answer: random.between(10, 100),
+            step_fault: if faulty {
+                random.pick(&[0, 3, 15, 40])
+            } else {
+                0
+            },
+            row_fault: if faulty { random.pick(&[0, 3, 15]) } else { 0 },
+            group_down: if faulty { random.pick(&[0, 1, 4]) } else { 0 },
+            bad_answer: random.pick(&[0, 5]),
+        };
+        let scheduler = Scheduler::new(config.clone());
+        Self {
+            vocabulary: random.u32_between(2, 5),
+            namespaces: random.pick(&[1, 1, 2]),
+            classes: random.pick(&[1, 1, 3]),
+            random,
+            config,
+            num_blocks,
+            chances,
+            scheduler,
+            worker: None,
+            clients: BTreeMap::new(),
+            next_id: 0,
+            now: Time::default(),
+            totals: Totals::default(),
+            trace: seed,
+        }
+    }
+
+    fn tick(&mut self) {
+        self.now.0 += Duration::from_micros(self.random.next() % 1000);
+        if self.random.percent(self.chances.arrive) {
+            self.arrive();
+        }
+        if self.random.percent(self.chances.cancel) {
+            self.cancel_one();
+        }
+        if self.worker.is_none() {
+            if self.random.percent(50) {
+                self.group_up();
+            }
+            return;
+        }
+        if self.random.percent(self.chances.group_down) {
+            self.totals.groups_lost += 1;
+            self.scheduler.group_down(self.now, GROUP);
+            self.retire_worker();
+            self.audit();
+            return;
+        }
+        self.plan();
+        if self.random.percent(self.chances.bad_answer) {
+            self.answer_badly();
+        }
+        if self.random.percent(self.chances.answer) {
+            let fault = self.fault();
+            self.answer(fault);
+        }
+    }
+
+    /// No faults and no arrivals: what is open ends within a bound.
+    fn calm(&mut self) {
+        if self.worker.is_none() {
+            self.group_up();
+        }
+        let open = self
+            .clients
+            .values()
+            .filter(|client| client.state == State::Open);
+        let work: usize = open.map(Client::work).sum();
+        let mut bound = 50 + 6 * work;
+        while !self.scheduler.is_idle() {
+            assert!(bound > 0, "no end after a bound of {work} tokens of work");
+            bound -= 1;
+            self.plan();
+            let in_flight = self.worker.as_ref().unwrap().steps_in_flight();
+            assert!(
+                in_flight > 0,
+                "work waits and nothing is planned: {:?}",
+                self.scheduler
+            );
+            self.answer(Fault::None);
+        }
+        for client in self.clients.values() {
+            assert_ne!(
+                client.state,
+                State::Open,
+                "{:?} never ends",
+                client.request.id
+            );
+        }
+        let stats = self.scheduler.stats();
+        assert_eq!((stats.running, stats.ending, stats.waiting), (0, 0, 0));
+        assert_eq!(stats.owned_blocks, 0, "blocks are lost");
+        assert_eq!(
+            stats.free_blocks + stats.cached_blocks,
+            self.num_blocks as usize
+        );
+        self.totals.steps += stats.steps;
+        self.totals.preemptions += stats.preemptions;
+        self.totals.hits += stats.prefix_hit_tokens;
+        self.totals.recomputed += stats.recomputed_tokens;
+        self.retire_worker();
+    }
+
+    fn group_up(&mut self) {
+        self.scheduler.group_up(self.now, GROUP, self.num_blocks);
+        self.worker = Some(Worker::new(
+            self.config.block_size as usize,
+            self.num_blocks,
+            self.vocabulary,
+            self.config.max_batch_tokens as usize,
+            self.config.max_sequences as usize,
+        ));
+        // What waited before the pool's size was known may not fit: the next answer tells.
+        self.audit();
+        for client in self.clients.values_mut() {
+            let needed =
+                client.request.prompt.len() as u64 + u64::from(client.request.stop.max_new_tokens);
+            client.failed_alone |= needed > u64::from(self.scheduler.max_total_tokens());
+        }
+    }
+
+    fn retire_worker(&mut self) {
+        if let Some(worker) = self.worker.take() {
+            self.totals.copies += worker.copies;
+        }
+    }
+
+    fn arrive(&mut self) {
+        self.next_id += 1;
+        let random = &mut self.random;
+        let id = SequenceId(self.next_id);
+        let limit = self.scheduler.max_total_tokens().min(80);
+        // A bit over the limit now and then.
+        let prompt_length = random.u32_between(1, limit.min(24));
+        let max_new_tokens = random
+            .u32_between(1, (limit - prompt_length).max(1) + 1)
+            .min(30);
+        let vocabulary = self.vocabulary;
+        // Few different prompts, so that prefixes are shared.
+        let mut dice = Random::new(random.next() % 3);
+        let prompt: Arc<[u32]> = (0..prompt_length)
+            .map(|_| {
+                let stray = random.percent(5);
+                let id = dice.u32_between(0, vocabulary - 1);
+                if stray {
+                    random.u32_between(0, vocabulary - 1)
+                } else {
+                    id
+                }
+            })
+            .collect();
+        let namespace = random.next() % self.namespaces;
+        let request = SequenceRequest {
+            id,
+            prompt,
+            sampling: SamplingParams {
+                seed: namespace,
+                ..SamplingParams::greedy()
+            },
+            stop: StopConditions {
+                max_new_tokens,
+                eos_token_ids: if random.percent(30) {
+                    Arc::from([0])
+                } else {
+                    Arc::from([])
+                },
+                stop_token_ids: if random.percent(20) {
+                    vec![1]
+                } else {
+                    Vec::new()
+                },
+                min_tokens: random.pick(&[0, 0, 2, 40]),
+            },
+            prompt_logprobs: random.percent(15),
+            priority: i32::try_from(random.between(0, self.classes - 1)).unwrap(),
+            namespace,
+        };
+        let needed = u64::from(prompt_length) + u64::from(max_new_tokens);
+        match self.scheduler.submit(self.now, request.clone()) {
+            Ok(()) => {
+                assert!(needed <= u64::from(self.scheduler.max_total_tokens()));
+                assert!(
+                    self.scheduler.stats().waiting <= self.config.max_waiting_sequences.max(8 + 1)
+                );
+                let again = self.scheduler.submit(self.now, request.clone());
+                assert_eq!(again, Err(SubmitError::Duplicate(id)));
+                self.clients.insert(id, Client::new(request, vocabulary));
+            }
+            Err(SubmitError::TooLong { limit, .. }) => assert!(needed > limit),
+            Err(SubmitError::QueueFull { waiting }) => {
+                assert!(waiting > 0);
+                self.totals.refused += 1;
+            }
+            Err(error) => panic!("{error}"),
+        }
+        self.audit();
+    }
+
+    fn cancel_one(&mut self) {
+        let open: Vec<SequenceId> = self
+            .clients
+            .iter()
+            .filter(|(_, client)| client.state == State::Open)
+            .map(|(&id, _)| id)
+            .collect();
+        let Some(last) = open.len().checked_sub(1) else {
+            return;
+        };
+        let id = open[self.random.between(0, last)];
+        let before = self.scheduler.stats();
+        assert!(
+            self.scheduler.cancel(self.now, id),
+            "{id:?} is open and unknown"
+        );
+        assert!(
+            !self.scheduler.cancel(self.now, id),
+            "a second cancel does nothing"
+        );
+        let after = self.scheduler.stats();
+        if after.waiting < before.waiting {
+            self.totals.cancelled_waiting += 1;
+        } else if after.running == before.running {
+            assert!(
+                self.clients[&id].failed_alone,
+                "a failure that was not told yet"
+            );
+        } else {
+            assert_eq!(after.running + 1, before.running);
+            self.totals.cancelled_running += 1;
+        }
+        self.clients.get_mut(&id).unwrap().state = State::Cancelled;
+        self.audit();
+    }
+
+    fn plan(&mut self) {
+        let max = self.config.max_steps_in_flight as usize;
+        let worker = self.worker.as_mut().unwrap();
+        while let Some(plan) = self.scheduler.plan(self.now, GROUP) {
+            assert!(worker.steps_in_flight() < max, "too many steps in flight");
+            self.trace = mix(self.trace, plan.step_id);
+            for row in &plan.rows {
+                self.trace = mix(
+                    self.trace,
+                    u64::from(row.slot) << 32 | u64::from(row.num_tokens),
+                );
+            }
+            for block in plan.new_sequences.iter().flat_map(|new| &new.blocks) {
+                self.trace = mix(self.trace, u64::from(*block));
+            }
+            worker.send(plan);
+            self.scheduler.audit();
+        }
+        let stuck = worker.steps_in_flight() == 0 && !self.scheduler.is_idle();
+        assert!(
+            !stuck,
+            "work and capacity exist, and nothing is planned: {:?}",
+            self.scheduler
+        );
+    }
+
+    fn fault(&mut self) -> Fault {
+        let rows = self
+            .worker
+            .as_ref()
+            .unwrap()
+            .oldest()
+            .map_or(0, |plan| plan.rows.len());
+        if self.random.percent(self.chances.step_fault) {
+            self.random.pick(&[Fault::Failed, Fault::OutOfMemory])
+        } else if rows > 0 && self.random.percent(self.chances.row_fault) {
+            let row = self.random.between(0, rows - 1);
+            self.random.pick(&[Fault::NonFinite(row), Fault::Row(row)])
+        } else {
+            Fault::None
+        }
+    }
+
+    fn answer(&mut self, fault: Fault) {
+        let copies_fail = self.random.percent(50);
+        let worker = self.worker.as_mut().unwrap();
+        let Some(plan) = worker.oldest() else { return };
+        let rows = plan.rows.len();
+        let (step_id, outcome) = worker.answer(fault, copies_fail);
+        match &outcome {
+            StepOutcome::Failed(_) => self.totals.step_failures += 1,
+            StepOutcome::OutOfMemory(_) => self.totals.out_of_memory += 1,
+            StepOutcome::Skipped => self.totals.skipped += 1,
+            StepOutcome::Ok(_) => {}
+        }
+        let lost = matches!(
+            outcome,
+            StepOutcome::Failed(_) | StepOutcome::OutOfMemory(_)
+        );
+        let events = self
+            .scheduler
+            .complete(
+                self.now,
+                StepResult {
+                    group: GROUP,
+                    step_id,
+                    outcome,
+                },
+            )
+            .expect("the worker keeps the protocol");
+        self.audit();
+        for event in events {
+            let id = event.sequence();
+            let client = self
+                .clients
+                .get_mut(&id)
+                .expect("an event of a known sequence");
+            match &event {
+                Event::Failed {
+                    failure: SequenceFailure::NonFinite,
+                    ..
+                } => {
+                    client.non_finite = matches!(fault, Fault::NonFinite(_));
+                    self.totals.non_finite += 1;
+                }
+                Event::Failed {
+                    failure: SequenceFailure::Row(_),
+                    ..
+                } => {
+                    client.refused = matches!(fault, Fault::Row(_));
+                    self.totals.row_failures += 1;
+                }
+                Event::Failed { .. } => client.failed_alone |= lost && rows == 1,
+                Event::Finished { .. } => self.totals.finished += 1,
+                Event::Token { token, .. } => {
+                    self.trace = mix(self.trace, id.0 << 32 | u64::from(token.id));
+                }
+                _ => {}
+            }
+            client.hear(event);
+        }
+    }
+
+    /// Answers that no plan asked for change nothing.
+    fn answer_badly(&mut self) {
+        let due = self.worker.as_ref().unwrap().oldest();
+        let due = due.map(|plan| (plan.step_id, plan.rows.first().map(|row| row.slot)));
+        let before = self.scheduler.stats();
+        let (step_id, slot) = due.unwrap_or((1_000_000, None));
+        let wrong_id = step_id + self.random.next() % 3 + 1;
+        let surplus = headrace_scheduler::RowResult {
+            slot: slot.unwrap_or(0) + 1,
+            outcome: headrace_scheduler::RowOutcome::NonFinite,
+            prompt_logprobs: Vec::new(),
+        };
+        let answers = [
+            (wrong_id, StepOutcome::Ok(Vec::new())),
+            (step_id, StepOutcome::Ok(vec![surplus; 9])),
+        ];
+        for (step_id, outcome) in answers {
+            let answer = StepResult {
+                group: GROUP,
+                step_id,
+                outcome,
+            };
+            assert!(self.scheduler.complete(self.now, answer).is_err());
+        }
+        assert_eq!(before, self.scheduler.stats());
+        self.totals.bad_answers += 1;
+        self.audit();
+    }
+
+    fn audit(&self) {
+        self.scheduler.audit();
+        let stats = self.scheduler.stats();
+        let sum = stats.free_blocks + stats.owned_blocks + stats.cached_blocks;
+        assert_eq!(sum, stats.total_blocks);
+    }
+}
