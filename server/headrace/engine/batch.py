@@ -53,7 +53,7 @@ def build_batch(
     width = -(-int(contexts.max()) // block_size)
     # A table may be shorter than the longest context: what lies past it is old but below num_blocks,
     # and never read.
-    tables = table.tables[slots, :width]
+    tables = np.ascontiguousarray(table.tables[slots, :width])
 
     def tensor(values: npt.NDArray[np.generic]) -> torch.Tensor:
         return torch.from_numpy(values).to(device)

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
 import grpc
@@ -113,8 +114,9 @@ def _choose_ops(arguments: WorkerArguments, device: torch.device, dtype: torch.d
         raise HeadraceError(f"--ops {arguments.ops}: {error}") from error
     except ImportError as error:
         raise HeadraceError(f"the native kernels are not installed: {error}") from error
-    set_threads = getattr(ops, "set_threads", None)
-    if set_threads is not None:
+    if ops.name.startswith("native"):
+        # Only here is the extension known to be installed.
+        set_threads = import_module("headrace.ops.native").set_compute_threads
         set_threads(arguments.compute_threads)
     return ops
 
