@@ -5,6 +5,7 @@ import os
 import signal
 import stat
 import time
+from pathlib import Path
 
 import grpc
 import pytest
@@ -105,7 +106,7 @@ def test_a_kill_of_the_parent_process_ends_the_worker(checkpoint, tmp_path):
     os.waitpid(middle, 0)
     while time.monotonic() < deadline:
         try:
-            with open(f"/proc/{pid}/stat") as file:
+            with Path(f"/proc/{pid}/stat").open() as file:
                 if file.read().split()[2] == "Z":
                     break
         except FileNotFoundError:
