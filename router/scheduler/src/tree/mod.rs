@@ -12,6 +12,8 @@ mod audit;
 mod evict;
 mod insert;
 mod lookup;
+#[cfg(test)]
+mod model_test;
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
