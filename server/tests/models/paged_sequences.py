@@ -6,6 +6,14 @@ import torch
 from headrace.models import StepBatch
 from headrace.ops.attention import AttentionMetadata
 
+VOCAB = 131
+"""Of the tiny models."""
+
+
+def random_ids(count, seed=1, vocab=VOCAB):
+    """Token ids, int64 [count]."""
+    return torch.randint(0, vocab, (count,), generator=torch.Generator().manual_seed(seed))
+
 
 class PagedSequences:
     """Several sequences over one pool; blocks are dealt in a scattered order."""

@@ -3,18 +3,12 @@
 import gguf
 import pytest
 import torch
-from demo_checkpoint import DEMO_CONFIG, DEMO_VOCAB, PARIS, PROMPT
+from demo_checkpoint import DEMO_VOCAB, PARIS, PROMPT
 from headrace.distributed import ProcessGroup
 from headrace.errors import WeightsError
 from headrace.models import load_model
-from paged_sequences import PagedSequences
-from tiny_checkpoints import (
-    gguf_document,
-    oracle_logits,
-    random_ids,
-    random_model,
-    tiny_config,
-)
+from paged_sequences import PagedSequences, random_ids
+from tiny_checkpoints import gguf_document, oracle_logits, random_model, tiny_config
 from transformers import AutoModelForCausalLM
 
 PARTS = {
@@ -129,12 +123,6 @@ def test_missing_and_truncated_tensors(ops, tmp_path):
     path.write_bytes(path.read_bytes()[:-64])
     with pytest.raises(WeightsError, match=r"m\.gguf: tensor .* truncated"):
         load_model(gguf_document([path], keys), ops, ProcessGroup(), lambda *_: None)
-
-
-@pytest.fixture(scope="module")
-def demo_model(demo_file, ops):
-    document = gguf_document([demo_file], DEMO_CONFIG)
-    return load_model(document, ops, ProcessGroup(), lambda *_: None)
 
 
 def test_demo_model_equals_transformers(demo_model, demo_file, ops):

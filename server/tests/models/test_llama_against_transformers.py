@@ -4,8 +4,8 @@ import pytest
 import torch
 from headrace.distributed import ProcessGroup
 from headrace.models import load_model
-from paged_sequences import PagedSequences
-from tiny_checkpoints import CONTEXT, oracle_logits, random_ids, random_model, save, tiny_config
+from paged_sequences import PagedSequences, random_ids
+from tiny_checkpoints import CONTEXT, oracle_logits, random_model, save, tiny_config
 from transformers import AutoModelForCausalLM
 
 LLAMA3 = {

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import torch
 from headrace.document import ModelDocument, TokenizerSource, WeightFiles
+from paged_sequences import VOCAB
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-VOCAB = 131
 CONTEXT = 256
 
 FAMILIES = {"llama": LlamaConfig, "mistral": MistralConfig, "qwen2": Qwen2Config}
@@ -92,11 +92,6 @@ def gguf_document(files, config) -> ModelDocument:
         max_position_embeddings=config["max_position_embeddings"],
         vocab_size=config["vocab_size"],
     )
-
-
-def random_ids(count, seed=1, vocab=VOCAB):
-    """Token ids, int64 [count]."""
-    return torch.randint(0, vocab, (count,), generator=torch.Generator().manual_seed(seed))
 
 
 @torch.no_grad()
