@@ -103,7 +103,9 @@ def prompt_logprobs(
         places = targets.places[part].tolist()
         flags = ops.non_finite(logits).cpu().tolist()
         broken.update(place for place, flag in zip(places, flags, strict=True) if flag)
-        ranked = rank_logprobs(logits, torch.from_numpy(ids).to(hidden.device), targets.top_n[part])
+        _, logsumexp = ops.argmax_logsumexp(logits)
+        device_ids = torch.from_numpy(ids).to(hidden.device)
+        ranked = rank_logprobs(logits, logsumexp, device_ids, targets.top_n[part])
         for place, token, logprobs in zip(places, ids.tolist(), ranked, strict=True):
             reported.setdefault(place, []).append((token, logprobs))
     return reported, broken

@@ -5,7 +5,7 @@ with its best 64 or 1024 ids and falls back to more where those do not decide it
 depend on how many were looked at, and that number depends on the row alone, so neither do the bits.
 
 The draw inverts the cumulative distribution over the kept ids in the order of their ids (not of their
-scores: two near-equal scores may swap places between kernel sets, ids never do), in float64.
+scores: two near-equal scores may swap places between kernel sets, ids never do), summed in float64.
 
 Shapes: N = rows at hand, V = vocabulary, n = rows of one group, K = candidates looked at.
 """
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from headrace.sampling.parameters import SamplingParameters
 
-_CANDIDATES = (64, 1024)
+_CANDIDATES = (64, 1024, 8192)
 _CHUNK_ROWS = 8
-"""Rows in float64 over the whole vocabulary at a time: bounds the memory, changes no bits."""
+"""Rows over the whole vocabulary at a time: bounds the memory, changes no bits."""
 
 
 def draw(
@@ -104,7 +104,7 @@ def _first_width(parameters: SamplingParameters, vocab_size: int) -> int:
             if top_k < width < vocab_size:
                 return width
         return vocab_size
-    return _CANDIDATES[-1] if _CANDIDATES[-1] < vocab_size else vocab_size
+    return _next_width(0, vocab_size)
 
 
 def _next_width(width: int, vocab_size: int) -> int:
@@ -119,9 +119,9 @@ def _draw_unsorted(
     scaled: torch.Tensor, rows: Sequence[SamplingParameters], numbers: torch.Tensor
 ) -> torch.Tensor:
     """Rows with neither top-k, top-p nor typical-p: [n, V] scores -> [n] ids."""
-    weights = torch.softmax(scaled.double(), dim=-1)
+    weights = torch.softmax(scaled, dim=-1)
     if any(p.min_p for p in rows):
-        share = _column([p.min_p or 0.0 for p in rows], scaled.device)
+        share = _column([p.min_p or 0.0 for p in rows], scaled.device).float()
         weights = weights.masked_fill(weights < share * weights.amax(-1, keepdim=True), 0.0)
     return _invert(weights, numbers)
 
@@ -131,14 +131,16 @@ def _draw_candidates(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Rows [n, V] from their best `width` ids: ids [n], and whether those decide the row [n]."""
     ids, weights, decided = _weigh_candidates(scaled, rows, width)
+    if width >= scaled.shape[1]:
+        return _invert(torch.zeros_like(weights).scatter_(1, ids, weights), numbers), decided
     ids, order = torch.sort(ids, dim=-1)
     place = _invert(weights.gather(1, order), numbers)
     return ids.gather(1, place.unsqueeze(1)).squeeze(1), decided
 
 
 def _invert(weights: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
-    """Inverse of the cumulative distribution: weights [n, K] float64, numbers [n] -> places [n]."""
-    cumulative = weights.cumsum(-1)
+    """Inverse of the cumulative distribution: weights [n, K], numbers [n] -> places [n]."""
+    cumulative = weights.cumsum(-1, dtype=torch.float64)
     total = cumulative[:, -1:]
     # Below the total even after rounding, so the place found has a weight.
     below = torch.nextafter(total, torch.zeros_like(total))
@@ -185,10 +187,10 @@ def _weigh_candidates(
     undecided |= ranked & (values[:, -1] >= threshold[:, 0])
     # Probabilities among what is left: all ids where top-k is off, which needs the whole row.
     probabilities = torch.softmax(wide.masked_fill(~keep, -torch.inf), dim=-1)
-    if width < vocab_size and not bool(ranked.all()):
-        for row in torch.nonzero(~ranked).flatten().tolist():
-            whole = torch.softmax(scaled[row : row + 1].double(), dim=-1)
-            probabilities[row] = whole[0].gather(0, ids[row])
+    open_rows = torch.nonzero(~ranked).flatten()
+    if width < vocab_size and open_rows.numel():
+        whole = torch.softmax(scaled[open_rows], dim=-1)
+        probabilities[open_rows] = whole.gather(1, ids[open_rows]).double()
     if any(p.top_p is not None and p.top_p < 1.0 for p in rows):
         mass = _column([1.0 if p.top_p is None else p.top_p for p in rows], device)
         before = probabilities.cumsum(-1).roll(1, dims=-1)

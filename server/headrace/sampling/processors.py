@@ -3,7 +3,9 @@
 All work in place on a float32 copy of the logits and do single IEEE operations an element, so a row's bits
 depend on nothing else.
 
-Shapes: N = rows at hand, V = vocabulary, n = those of the rows that have the step, E = (row, id) pairs.
+Only the (row, id) pairs that a step names are touched, never whole rows.
+
+Shapes: N = rows at hand, V = vocabulary.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from headrace.sampling.history import SlotHistory
     from headrace.sampling.parameters import SamplingParameters
 
 _LARGEST = torch.finfo(torch.float32).max
@@ -37,42 +40,41 @@ def add_bias(scores: torch.Tensor, rows: Sequence[SamplingParameters]) -> None:
 def apply_penalties(
     scores: torch.Tensor,
     rows: Sequence[SamplingParameters],
-    slots: torch.Tensor,
-    seen: torch.Tensor,
-    counts: torch.Tensor,
+    histories: Sequence[SlotHistory | None],
 ) -> None:
     """Repetition penalty (multiplicative, over seen ids), then frequency and presence (additive).
 
     Args:
         scores: [N, V], changed in place.
         rows: [N].
-        slots: [N] int64, rows of `seen` and `counts`.
-        seen: [S, V] bool: in the prompt or the output.
-        counts: [S, V] int32: times in the output.
+        histories: [N]; there is one for each row that has penalties.
     """
-    having = [row for row, p in enumerate(rows) if p.has_penalties]
+    having = [
+        (row, p, history)
+        for row, (p, history) in enumerate(zip(rows, histories, strict=True))
+        if history is not None and p.has_penalties
+    ]
     if not having:
         return
-    index = torch.tensor(having, device=scores.device)
-    its_slots = slots[index]
-    part = scores[index]
+    sizes = [history.ids.size for _, _, history in having]
+    device = scores.device
 
-    def column(values: list[float]) -> torch.Tensor:
-        return torch.tensor(values, dtype=torch.float32, device=scores.device).unsqueeze(1)
+    def pairs(values: list[float] | list[int], kind: type[np.generic]) -> torch.Tensor:
+        return torch.from_numpy(np.repeat(np.array(values, kind), sizes)).to(device)
 
-    parameters = [rows[row] for row in having]
-    if any(p.repetition_penalty not in (None, 1.0) for p in parameters):
-        # x / 1 and x * 1 are exact: rows without this penalty come out unchanged.
-        penalty = column([p.repetition_penalty or 1.0 for p in parameters])
-        changed = torch.where(part < 0, part * penalty, part / penalty)
-        part = torch.where(seen[its_slots], changed, part)
-    if any(p.frequency_penalty or p.presence_penalty for p in parameters):
-        times = counts[its_slots].to(torch.float32)
-        part = part - times * column([p.frequency_penalty or 0.0 for p in parameters])
-        present = (times > 0).to(torch.float32)
-        part = part - present * column([p.presence_penalty or 0.0 for p in parameters])
+    pair_rows = pairs([row for row, _, _ in having], np.int64)
+    pair_ids = torch.from_numpy(np.concatenate([h.ids for _, _, h in having])).to(device)
+    part = scores[pair_rows, pair_ids]
+    # x / 1, x * 1, x - 0: exact, so rows without one of the penalties come out unchanged.
+    repetition = pairs([p.repetition_penalty or 1.0 for _, p, _ in having], np.float32)
+    part = torch.where(part < 0, part * repetition, part / repetition)
+    counts = torch.from_numpy(np.concatenate([h.counts for _, _, h in having])).to(device)
+    frequency = pairs([p.frequency_penalty or 0.0 for _, p, _ in having], np.float32)
+    presence = pairs([p.presence_penalty or 0.0 for _, p, _ in having], np.float32)
+    part = part - counts.to(torch.float32) * frequency
+    part = part - (counts > 0).to(torch.float32) * presence
     # A tiny repetition penalty can overflow; an infinity would turn into NaN further on.
-    scores[index] = part.clamp_(-_LARGEST, _LARGEST)
+    scores[pair_rows, pair_ids] = part.clamp_(-_LARGEST, _LARGEST)
 
 
 def suppress(

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from headrace.sampling import filters, processors
-from headrace.sampling.history import History
+from headrace.sampling.history import SlotHistory
 from headrace.sampling.masks import MaskError, TokenMask
 from headrace.sampling.parameters import SamplingParameters
 from headrace.sampling.philox import PURPOSE_SAMPLE, uniforms
@@ -65,11 +65,10 @@ class Sampler:
         self._vocab_size = vocab_size
         self._device = device
         self._ops = ops
-        self._history = History(max_sequences, vocab_size, device)
         self._parameters = [_GREEDY] * max_sequences
         # Flags of each slot as arrays: a batch of plain greedy rows is recognised in one look.
         self._needs_more = np.zeros(max_sequences, np.bool_)
-        self._penalised = np.zeros(max_sequences, np.bool_)
+        self._histories: dict[int, SlotHistory] = {}
 
     def admit(
         self,
@@ -90,15 +89,15 @@ class Sampler:
         self._needs_more[slot] = (
             parameters.do_sample or parameters.changes_scores or parameters.wants_logprobs
         )
-        self._penalised[slot] = parameters.has_penalties
+        self._histories.pop(slot, None)
         if parameters.has_penalties:
-            self._history.admit(slot, ids, prompt_length)
+            self._histories[slot] = SlotHistory(ids, prompt_length)
 
     def release(self, slot: int) -> None:
         """Forgets a sequence."""
         self._parameters[slot] = _GREEDY
         self._needs_more[slot] = False
-        self._penalised[slot] = False
+        self._histories.pop(slot, None)
 
     def parameters(self, slot: int) -> SamplingParameters:
         """What the slot was admitted with."""
@@ -106,12 +105,12 @@ class Sampler:
 
     def append(self, slots: npt.NDArray[np.int64], ids: npt.NDArray[np.int64]) -> None:
         """Records one output id for each slot, once the step is sure to count."""
-        penalised = self._penalised[slots]
-        if penalised.any():
-            self._history.append(
-                torch.from_numpy(slots[penalised]).to(self._device),
-                torch.from_numpy(ids[penalised]).to(self._device),
-            )
+        if not self._histories:
+            return
+        for slot, token in zip(slots.tolist(), ids.tolist(), strict=True):
+            history = self._histories.get(slot)
+            if history is not None:
+                history.append(token)
 
     def sample(
         self,
@@ -131,7 +130,7 @@ class Sampler:
         Returns:
             One result a row. State is not changed: call `append` once the step counts.
         """
-        best, _ = self._ops.argmax_logsumexp(logits)
+        best, logsumexp = self._ops.argmax_logsumexp(logits)
         result = SampledRows(
             ids=best.cpu().numpy(), non_finite=self._ops.non_finite(logits).cpu().numpy()
         )
@@ -147,7 +146,7 @@ class Sampler:
         ]
         if choosing:
             self._choose(logits, slots, output_indexes, masks, choosing, result)
-        self._report_logprobs(logits, slots, result)
+        self._report_logprobs(logits, logsumexp, slots, result)
         return result
 
     def _chooses(self, slot: int) -> bool:
@@ -168,10 +167,8 @@ class Sampler:
         index = torch.tensor(choosing, device=self._device)
         scores = logits[index].to(torch.float32)
         processors.add_bias(scores, rows)
-        if any(p.has_penalties for p in rows):
-            seen, counts = self._history.tables()
-            its_slots = torch.from_numpy(slots[choosing]).to(self._device)
-            processors.apply_penalties(scores, rows, its_slots, seen, counts)
+        histories = [self._histories.get(slot) for slot in slots[choosing].tolist()]
+        processors.apply_penalties(scores, rows, histories)
         processors.suppress(scores, rows, output_indexes[choosing].tolist())
         self._mask(scores, choosing, masks, result)
         possible = (scores.amax(-1) > -torch.inf).cpu().numpy()
@@ -211,7 +208,11 @@ class Sampler:
             scores[place].masked_fill_(~allowed, -torch.inf)
 
     def _report_logprobs(
-        self, logits: torch.Tensor, slots: npt.NDArray[np.int64], result: SampledRows
+        self,
+        logits: torch.Tensor,
+        logsumexp: torch.Tensor,
+        slots: npt.NDArray[np.int64],
+        result: SampledRows,
     ) -> None:
         """Logprobs for the rows that ask for them and have an id."""
         asking = [
@@ -224,6 +225,9 @@ class Sampler:
         if not asking:
             return
         top_n = np.array([self._parameters[slot].top_n for slot in slots[asking]], np.int64)
-        part = logits[torch.tensor(asking, device=self._device)].to(torch.float32)
+        index = torch.tensor(asking, device=self._device)
+        everyone = len(asking) == slots.size
+        part = logits if everyone else logits[index]
         ids = torch.from_numpy(result.ids[asking]).to(self._device)
-        result.logprobs = dict(zip(asking, rank_logprobs(part, ids, top_n), strict=True))
+        ranked = rank_logprobs(part, logsumexp[index], ids, top_n)
+        result.logprobs = dict(zip(asking, ranked, strict=True))

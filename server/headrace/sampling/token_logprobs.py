@@ -1,4 +1,5 @@
-"""Logprobs of an id and of the best ones: log-softmax of the model's logits, in float32.
+"""Logprobs of an id and of the best ones: log-softmax of the model's logits, in float32: the logit less the
+logsumexp of its row.
 
 Shapes: R = rows, V = vocabulary, N = top logprobs asked for.
 """
@@ -33,44 +34,50 @@ class TokenLogprobs:
 
 
 def rank_logprobs(
-    logits: torch.Tensor, ids: torch.Tensor, top_n: npt.NDArray[np.int64]
+    logits: torch.Tensor,
+    logsumexp: torch.Tensor,
+    ids: torch.Tensor,
+    top_n: npt.NDArray[np.int64],
 ) -> list[TokenLogprobs]:
     """Logprobs for a batch of rows.
 
     Args:
         logits: [R, V] float32, finite.
+        logsumexp: [R] of each row.
         ids: [R] int64, the id of each row.
         top_n: [R] how many of the best each row reports (at most V).
 
     Returns:
         One entry a row. Every value is finite: what underflows is the lowest float32.
     """
-    logprobs = torch.log_softmax(logits, dim=-1).clamp_min_(_LOWEST)
-    own = logprobs.gather(1, ids.unsqueeze(1)).squeeze(1).tolist()
+    normaliser = logsumexp.unsqueeze(1)
+    own = (logits.gather(1, ids.unsqueeze(1)) - normaliser).clamp_min_(_LOWEST)
+    own_values = own.squeeze(1).tolist()
     most = int(top_n.max()) if top_n.size else 0
     if most == 0:
-        return [TokenLogprobs(logprob, [], []) for logprob in own]
-    top_ids, top_values = _top(logprobs, most)
+        return [TokenLogprobs(logprob, [], []) for logprob in own_values]
+    top_ids, top_values = _top(logits, normaliser, most)
     return [
         TokenLogprobs(logprob, top_ids[row][:count], top_values[row][:count])
-        for row, (logprob, count) in enumerate(zip(own, top_n.tolist(), strict=True))
+        for row, (logprob, count) in enumerate(zip(own_values, top_n.tolist(), strict=True))
     ]
 
 
-def _top(logprobs: torch.Tensor, count: int) -> tuple[list[list[int]], list[list[float]]]:
+def _top(
+    logits: torch.Tensor, normaliser: torch.Tensor, count: int
+) -> tuple[list[list[int]], list[list[float]]]:
     """The `count` best of each row; `topk` alone leaves the order of equal values open."""
-    vocab_size = logprobs.shape[1]
-    wide = min(count + 1, vocab_size)
-    values, ids = torch.topk(logprobs, wide, dim=-1)
-    order = torch.argsort(ids, dim=-1)
-    values, ids = values.gather(1, order), ids.gather(1, order)
-    order = torch.argsort(values, dim=-1, descending=True, stable=True)
-    values, ids = values.gather(1, order), ids.gather(1, order)
+    wide = min(count + 1, logits.shape[1])
+    values, ids = torch.topk(logits, wide, dim=-1)
     if wide > count:
         # A tie across the cut: which of the equal ids topk returned is not defined.
         tied = values[:, count] == values[:, count - 1]
         for row in torch.nonzero(tied).flatten().tolist():
-            every = torch.argsort(logprobs[row], descending=True, stable=True)
+            every = torch.argsort(logits[row], descending=True, stable=True)
             ids[row] = every[:wide]
-            values[row] = logprobs[row][every[:wide]]
-    return ids[:, :count].tolist(), values[:, :count].tolist()
+            values[row] = logits[row][every[:wide]]
+    values, ids = (values - normaliser)[:, :count].clamp_min_(_LOWEST), ids[:, :count]
+    order = torch.argsort(ids, dim=-1)
+    values, ids = values.gather(1, order), ids.gather(1, order)
+    order = torch.argsort(values, dim=-1, descending=True, stable=True)
+    return ids.gather(1, order).tolist(), values.gather(1, order).tolist()

@@ -75,7 +75,7 @@ def test_fewer_candidates_decide_the_same_or_say_so():
             continue
         scores = torch.randn(5000, generator=generator) * scale
         whole = kept(scores, parameters, 5000)
-        for width in (64, 1024):
+        for width in (64, 1024, 4096):
             if parameters.top_k is not None and parameters.top_k >= width:
                 continue
             some = kept(scores, parameters, width)
@@ -140,3 +140,22 @@ def test_rows_do_not_depend_on_the_batch():
     shuffled = draw(scores[order], [rows[n] for n in order], numbers[order]).tolist()
     assert together == alone
     assert [together[n] for n in order] == shuffled
+
+
+@pytest.mark.parametrize("vocab_size", [1000, 5003, 49152])
+def test_the_torch_operations_used_treat_each_row_alone(vocab_size):
+    """The bits of a row must not depend on the rows beside it; a new torch may change that."""
+    scores = torch.randn(17, vocab_size, generator=torch.Generator().manual_seed(11)) * 4
+    operations = {
+        "softmax": lambda x: torch.softmax(x, -1),
+        "softmax in float64": lambda x: torch.softmax(x.double(), -1),
+        "log_softmax in float64": lambda x: torch.log_softmax(x.double(), -1),
+        "cumsum": lambda x: torch.softmax(x, -1).cumsum(-1, dtype=torch.float64),
+        "sort": lambda x: torch.sort(x, dim=-1, descending=True, stable=True).values,
+        "topk": lambda x: torch.topk(x, 64, -1).values,
+    }
+    for name, operation in operations.items():
+        together = operation(scores)
+        for row in (0, 3, 16):
+            alone = operation(scores[row : row + 1].clone())[0]
+            assert torch.equal(together[row], alone), name

@@ -188,7 +188,7 @@ def test_top_n_is_exact_and_breaks_ties_by_the_lower_id():
     logits = torch.zeros(2, V)
     logits[0, 200] = 1.0
     logits[1, [9, 250, 30]] = 2.0
-    ranked = rank_logprobs(logits, torch.tensor([0, 0]), np.array([4, 2]))
+    ranked = rank_logprobs(logits, logits.logsumexp(-1), torch.tensor([0, 0]), np.array([4, 2]))
     assert ranked[0].top_ids == [200, 0, 1, 2]
     assert ranked[1].top_ids == [9, 30]
     assert len(ranked[0].top_logprobs) == 4
@@ -197,7 +197,7 @@ def test_top_n_is_exact_and_breaks_ties_by_the_lower_id():
 def test_logprobs_stay_finite():
     logits = torch.zeros(1, V)
     logits[0, 0], logits[0, 1] = 3e38, -3e38
-    ranked = rank_logprobs(logits, torch.tensor([1]), np.array([V]))[0]
+    ranked = rank_logprobs(logits, logits.logsumexp(-1), torch.tensor([1]), np.array([V]))[0]
     assert np.isfinite([ranked.logprob, *ranked.top_logprobs]).all()
 
 
