@@ -88,6 +88,9 @@ pub struct CommonParameters {
     pub stop: Vec<String>,
     /// Ids that end the output.
     pub stop_token_ids: Vec<u32>,
+    /// From token id to a number added to its logit.
+    #[schema(value_type = Option<Object>)]
+    pub logit_bias: Option<serde_json::Value>,
     /// The model's end ids do not end the output.
     pub ignore_eos: Option<bool>,
     /// Keep the last N prompt tokens.

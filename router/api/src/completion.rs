@@ -44,7 +44,17 @@ pub struct Completion {
     /// Token counts. Absent from chunks unless asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Usage>)]
-    pub usage: Option<Option<Usage>>,
+    pub usage: Option<ChunkUsage>,
+}
+
+/// `usage` where the key is shown: in chunks before the last it is `null`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum ChunkUsage {
+    /// The counts.
+    Known(Usage),
+    /// `null`.
+    Pending(()),
 }
 
 /// One choice, or a part of one.

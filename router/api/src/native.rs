@@ -30,7 +30,10 @@ pub struct CompatGenerateRequest {
 
 /// TGI's generation parameters. `null` is the same as absent everywhere.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
-#[expect(clippy::struct_excessive_bools, reason = "the wire format has these booleans")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the wire format has these booleans"
+)]
 pub struct GenerateParameters {
     /// Generate this many sequences and keep the likeliest. Needs sampling.
     #[schema(minimum = 1)]

@@ -1,1 +1,16 @@
-//! headrace-dialect
+//! Dialects: a wire request becomes a [`call::Call`], what the model does becomes wire bytes. Pure functions: no
+//! engine, no I/O, no clock.
+//!
+//! Reading: [`json`] parses, [`fields`] reads members with their path, and one module a dialect knows its fields,
+//! bounds ([`bounds`]) and words. Writing: [`choice`] turns ids into text, and each dialect has a renderer. Ends
+//! ([`end`]) and errors ([`refusal`]) have one internal set, mapped per dialect.
+
+pub mod bounds;
+pub mod call;
+pub mod choice;
+pub mod end;
+pub mod fields;
+pub mod json;
+pub mod native;
+pub mod openai;
+pub mod refusal;

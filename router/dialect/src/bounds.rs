@@ -1,0 +1,298 @@
+//! One table: what each dialect allows for each bounded field.
+
+use crate::call::Call;
+use crate::refusal::{Cause, Dialect, Refusal};
+
+/// TGI's flags. They bound native routes and may raise, never lower, the bounds of `/v1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flags {
+    /// `--max-best-of`.
+    pub max_best_of: u32,
+    /// `--max-stop-sequences`.
+    pub max_stop_sequences: u32,
+    /// `--max-top-n-tokens`.
+    pub max_top_n_tokens: u32,
+    /// `--max-client-batch-size`.
+    pub max_client_batch_size: usize,
+}
+
+/// Bounds of one dialect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Whose.
+    pub dialect: Dialect,
+    /// `n` and `best_of`.
+    pub choices: u32,
+    /// Stop strings.
+    pub stops: usize,
+    /// Bytes of one stop string.
+    pub stop_bytes: usize,
+    /// Stop ids.
+    pub stop_ids: usize,
+    /// Entries of `logit_bias`.
+    pub biased_ids: usize,
+    /// Top logprobs.
+    pub top_n: u32,
+    /// Prompts in one request.
+    pub prompts: usize,
+    /// Messages of a chat.
+    pub messages: usize,
+}
+
+impl Bounds {
+    /// The row of a dialect.
+    pub fn of(dialect: Dialect, flags: Flags) -> Self {
+        let stops = usize::try_from(flags.max_stop_sequences).unwrap_or(usize::MAX);
+        let common = Self {
+            dialect,
+            choices: flags.max_best_of,
+            stops,
+            stop_bytes: 4096,
+            stop_ids: 128,
+            biased_ids: 1024,
+            top_n: flags.max_top_n_tokens,
+            prompts: 1,
+            messages: 16_384,
+        };
+        match dialect {
+            Dialect::Native => common,
+            Dialect::OpenAi => Self {
+                choices: flags.max_best_of.max(8),
+                stops: stops.max(16),
+                top_n: flags.max_top_n_tokens.max(20),
+                prompts: flags.max_client_batch_size.max(64),
+                ..common
+            },
+        }
+    }
+
+    /// Stop strings, in TGI's words.
+    pub fn check_stops(&self, stops: &[String]) -> Result<(), Refusal> {
+        if stops.len() > self.stops {
+            return Err(Refusal::validation(
+                "stop",
+                format!(
+                    "`stop` supports up to {} stop sequences. Given: {}",
+                    self.stops,
+                    stops.len()
+                ),
+            ));
+        }
+        for stop in stops {
+            if stop.is_empty() {
+                return Err(Refusal::validation(
+                    "stop",
+                    "`stop` must not contain an empty string",
+                ));
+            }
+            if stop.len() > self.stop_bytes {
+                return Err(Refusal::validation(
+                    "stop",
+                    format!(
+                        "`stop` strings must have at most {} bytes. Given: {}",
+                        self.stop_bytes,
+                        stop.len()
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Bounds of the floats that all dialects share.
+    pub fn check_sampling(call: &Call) -> Result<(), Refusal> {
+        let sampling = &call.sampling;
+        let refuse = |param: &str, message: &str| Err(Refusal::validation(param, message));
+        if sampling.temperature.is_some_and(|value| value < 0.0) {
+            return refuse("temperature", "`temperature` must be strictly positive");
+        }
+        if sampling
+            .repetition_penalty
+            .is_some_and(|value| value <= 0.0)
+        {
+            return refuse(
+                "repetition_penalty",
+                "`repetition_penalty` must be strictly positive",
+            );
+        }
+        let outside =
+            |value: Option<f32>| value.is_some_and(|value| !(-2.0..=2.0).contains(&value));
+        if outside(sampling.frequency_penalty) {
+            return refuse(
+                "frequency_penalty",
+                "`frequency_penalty` must be >= -2.0 and <= 2.0",
+            );
+        }
+        if outside(sampling.presence_penalty) {
+            return refuse(
+                "presence_penalty",
+                "`presence_penalty` must be >= -2.0 and <= 2.0",
+            );
+        }
+        // 1.0 is off, where TGI refused it.
+        let no_mass = |value: Option<f32>| value.is_some_and(|value| value <= 0.0 || value > 1.0);
+        if no_mass(sampling.top_p) {
+            return refuse("top_p", "`top_p` must be > 0.0 and < 1.0");
+        }
+        if no_mass(sampling.typical_p) {
+            return refuse("typical_p", "`typical_p` must be > 0.0 and < 1.0");
+        }
+        if sampling
+            .min_p
+            .is_some_and(|value| !(0.0..=1.0).contains(&value))
+        {
+            return refuse("min_p", "`min_p` must be >= 0.0 and <= 1.0");
+        }
+        Ok(())
+    }
+}
+
+/// How many tokens one sequence may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContextLimits {
+    /// Prompt tokens at most.
+    pub max_input_tokens: u32,
+    /// Prompt and output tokens at most.
+    pub max_total_tokens: u32,
+    /// Every id is below it.
+    pub vocab_size: u32,
+}
+
+impl ContextLimits {
+    /// The number of output tokens that a prompt of `input` tokens may get, or why it may not run.
+    pub fn output_tokens(
+        &self,
+        dialect: Dialect,
+        input: usize,
+        asked: Option<u32>,
+    ) -> Result<u32, Refusal> {
+        let limit = u64::from(self.max_total_tokens);
+        let input = input as u64;
+        let room = limit.saturating_sub(input);
+        let new_tokens = asked.map_or(room, u64::from);
+        // The sum first, as in TGI: a prompt that is too long with an explicit length gets the sentence with both.
+        if asked.is_some() && input + new_tokens > limit {
+            return Err(Self::over_total(dialect, limit, input, new_tokens));
+        }
+        if input > u64::from(self.max_input_tokens) || room == 0 {
+            return Err(self.over_input(dialect, input));
+        }
+        Ok(u32::try_from(new_tokens).unwrap_or(self.max_total_tokens))
+    }
+
+    fn over_total(dialect: Dialect, limit: u64, input: u64, new_tokens: u64) -> Refusal {
+        let total = format!(
+            "`inputs` tokens + `max_new_tokens` must be <= {limit}. Given: {input} `inputs` tokens and \
+             {new_tokens} `max_new_tokens`"
+        );
+        let message = match dialect {
+            Dialect::Native => format!("Input validation error: {total}"),
+            // OpenAI's sentence, then TGI's: clients look for either.
+            Dialect::OpenAi => format!(
+                "This model's maximum context length is {limit} tokens. However, you requested {} tokens \
+                 ({input} in the prompt, {new_tokens} in the completion). {total}",
+                input + new_tokens
+            ),
+        };
+        Refusal::new(Cause::ContextLength, message).with_param(match dialect {
+            Dialect::Native => "max_new_tokens",
+            Dialect::OpenAi => "max_tokens",
+        })
+    }
+
+    fn over_input(&self, dialect: Dialect, input: u64) -> Refusal {
+        let limit = self.max_input_tokens;
+        let less = format!("`inputs` must have less than {limit} tokens. Given: {input}");
+        let message = match dialect {
+            Dialect::Native => format!("Input validation error: {less}"),
+            Dialect::OpenAi => format!(
+                "This model's maximum context length is {} tokens. However, your prompt has {input} tokens. \
+                 {less}",
+                self.max_total_tokens
+            ),
+        };
+        Refusal::new(Cause::ContextLength, message).with_param(match dialect {
+            Dialect::Native => "inputs",
+            Dialect::OpenAi => "prompt",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: ContextLimits = ContextLimits {
+        max_input_tokens: 9,
+        max_total_tokens: 10,
+        vocab_size: 100,
+    };
+
+    #[test]
+    fn absent_means_to_the_context_limit() {
+        assert_eq!(LIMITS.output_tokens(Dialect::Native, 4, None), Ok(6));
+        assert_eq!(LIMITS.output_tokens(Dialect::Native, 9, None), Ok(1));
+        assert_eq!(LIMITS.output_tokens(Dialect::Native, 4, Some(6)), Ok(6));
+    }
+
+    #[test]
+    fn overflow_texts_are_exact() {
+        let text = |dialect, input, asked| {
+            LIMITS
+                .output_tokens(dialect, input, asked)
+                .unwrap_err()
+                .message()
+                .to_owned()
+        };
+        assert_eq!(
+            text(Dialect::Native, 4, Some(7)),
+            "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 10. Given: 4 `inputs` tokens \
+             and 7 `max_new_tokens`"
+        );
+        assert_eq!(
+            text(Dialect::Native, 10, None),
+            "Input validation error: `inputs` must have less than 9 tokens. Given: 10"
+        );
+        assert_eq!(
+            text(Dialect::OpenAi, 4, Some(7)),
+            "This model's maximum context length is 10 tokens. However, you requested 11 tokens (4 in the prompt, 7 \
+             in the completion). `inputs` tokens + `max_new_tokens` must be <= 10. Given: 4 `inputs` tokens and 7 \
+             `max_new_tokens`"
+        );
+        assert_eq!(
+            text(Dialect::OpenAi, 11, None),
+            "This model's maximum context length is 10 tokens. However, your prompt has 11 tokens. `inputs` must \
+             have less than 9 tokens. Given: 11"
+        );
+        // Both wrong: TGI looks at the sum first.
+        assert!(text(Dialect::Native, 4, Some(u32::MAX)).contains("must be <= 10"));
+    }
+
+    #[test]
+    fn flags_raise_but_never_lower_the_v1_bounds() {
+        let small = Flags {
+            max_best_of: 2,
+            max_stop_sequences: 4,
+            max_top_n_tokens: 5,
+            max_client_batch_size: 4,
+        };
+        let bounds = Bounds::of(Dialect::OpenAi, small);
+        assert_eq!(
+            (bounds.choices, bounds.stops, bounds.top_n, bounds.prompts),
+            (8, 16, 20, 64)
+        );
+        let bounds = Bounds::of(Dialect::Native, small);
+        assert_eq!((bounds.choices, bounds.stops, bounds.top_n), (2, 4, 5));
+        let large = Flags {
+            max_best_of: 30,
+            max_stop_sequences: 40,
+            max_top_n_tokens: 50,
+            max_client_batch_size: 400,
+        };
+        let bounds = Bounds::of(Dialect::OpenAi, large);
+        assert_eq!(
+            (bounds.choices, bounds.stops, bounds.top_n, bounds.prompts),
+            (30, 40, 50, 400)
+        );
+    }
+}

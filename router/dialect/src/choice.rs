@@ -1,0 +1,212 @@
+//! From the ids of one choice to its text: detokenising, stops, and the account of what is released when.
+//!
+//! Stream and non-stream answers go through the same [`ChoiceText`], so their texts are the same by construction.
+
+use crate::end::EndReason;
+use headrace_text::{Detokenizer, StopMatcher, StopMode, TextError, Tokenizer};
+use std::sync::Arc;
+
+/// JSON has no infinity; this is what vLLM writes instead.
+const LOGPROB_FLOOR: f32 = -9999.0;
+
+/// A sampled id as the engine reports it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RawToken {
+    /// The id.
+    pub id: u32,
+    /// Raw log-softmax, when asked for.
+    pub logprob: Option<f32>,
+    /// The likeliest of this place, best first.
+    pub top: Vec<(u32, f32)>,
+}
+
+/// What one token did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenStep {
+    /// The id.
+    pub id: u32,
+    /// Its place among the output tokens, from 1.
+    pub index: u32,
+    /// The text that it completed, as native streams show it: a special token's own text, and cut right after a
+    /// stop.
+    pub text: String,
+    /// A special token: its text is no part of the choice's text.
+    pub special: bool,
+    /// Finite; 0 when not asked for.
+    pub logprob: f32,
+    /// The likeliest of this place with finite logprobs, best first.
+    pub top: Vec<(u32, f32)>,
+    /// Text that the client may see now.
+    pub released: String,
+    /// Bytes of text pushed up to and with this token, released or not.
+    pub text_end: usize,
+    /// The last token of the choice, and why.
+    pub end: Option<EndReason>,
+}
+
+/// Turns ids into text.
+#[derive(Debug)]
+pub struct ChoiceText {
+    tokenizer: Arc<Tokenizer>,
+    detokenizer: Detokenizer,
+    stops: StopMatcher,
+    mode: StopMode,
+    generated: u32,
+    text_end: usize,
+    ended: bool,
+}
+
+impl ChoiceText {
+    /// A choice after a prompt that ends with the last of `prompt_ids`.
+    pub fn new(
+        tokenizer: &Arc<Tokenizer>,
+        prompt_ids: &[u32],
+        stops: &[String],
+        mode: StopMode,
+    ) -> Result<Self, TextError> {
+        Ok(Self {
+            tokenizer: Arc::clone(tokenizer),
+            detokenizer: Detokenizer::new(Arc::clone(tokenizer), prompt_ids),
+            stops: StopMatcher::new(stops, mode)?,
+            mode,
+            generated: 0,
+            text_end: 0,
+            ended: false,
+        })
+    }
+
+    /// Output tokens so far.
+    pub fn generated(&self) -> u32 {
+        self.generated
+    }
+
+    /// A stop was found or an end was pushed.
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Adds a token. `end` says that it is the last one by its id or by the count; a stop string that it
+    /// completes comes first.
+    pub fn push(&mut self, token: RawToken, end: Option<EndReason>) -> TokenStep {
+        self.generated += 1;
+        let special = self.tokenizer.is_special(token.id);
+        let mut matched = None;
+        let mut released = String::new();
+        // An end id ends the text before itself, but on native routes an unflagged one stays visible, as in TGI.
+        let is_end_id = matches!(end, Some(EndReason::Eos | EndReason::StopToken(_)));
+        let mut text = String::new();
+        if special {
+            if end.is_some() {
+                let tail = self.detokenizer.finish();
+                self.feed(&tail, &mut released, &mut matched);
+                text.push_str(&tail);
+            }
+            let delta = self.detokenizer.push(token.id);
+            if matched.is_none() && !is_end_id {
+                let step = self.stops.push_hidden(&delta.token_text);
+                released.push_str(&step.released);
+                matched = step.matched;
+            }
+            text.push_str(&delta.token_text);
+        } else {
+            let mut visible = if is_end_id && self.mode == StopMode::CutStop {
+                String::new()
+            } else {
+                self.detokenizer.push(token.id).text
+            };
+            if end.is_some() {
+                visible.push_str(&self.detokenizer.finish());
+            }
+            self.feed(&visible, &mut released, &mut matched);
+            text.clone_from(&released);
+        }
+        let end = matched.map(EndReason::StopString).or(end);
+        if end.is_some() {
+            released.push_str(&self.stops.finish());
+            self.ended = true;
+        }
+        TokenStep {
+            id: token.id,
+            index: self.generated,
+            text,
+            special,
+            logprob: token.logprob.map_or(0.0, finite),
+            top: token
+                .top
+                .into_iter()
+                .map(|(id, logprob)| (id, finite(logprob)))
+                .collect(),
+            released,
+            text_end: self.text_end,
+            end,
+        }
+    }
+
+    fn feed(&mut self, text: &str, released: &mut String, matched: &mut Option<usize>) {
+        self.text_end += text.len();
+        let step = self.stops.push(text);
+        released.push_str(&step.released);
+        *matched = step.matched;
+    }
+}
+
+fn finite(logprob: f32) -> f32 {
+    if logprob.is_finite() {
+        logprob
+    } else {
+        LOGPROB_FLOOR
+    }
+}
+
+/// A whole choice, for answers that are not streamed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChoiceRecord {
+    /// The choice's text.
+    pub text: String,
+    /// Its tokens.
+    pub steps: Vec<TokenStep>,
+    /// Logprobs of the prompt ids from the second one on.
+    pub prompt_logprobs: Vec<f32>,
+    /// Prompt tokens found in the prefix cache.
+    pub cached_tokens: u32,
+    /// The seed that it ran with, when sampling.
+    pub seed: Option<u64>,
+}
+
+impl ChoiceRecord {
+    /// Adds a step.
+    pub fn push(&mut self, step: TokenStep) {
+        self.text.push_str(&step.released);
+        self.steps.push(step);
+    }
+
+    /// Adds logprobs of the next prompt ids.
+    pub fn push_prompt_logprobs(&mut self, logprobs: impl IntoIterator<Item = f32>) {
+        self.prompt_logprobs
+            .extend(logprobs.into_iter().map(finite));
+    }
+
+    /// Output tokens.
+    pub fn generated(&self) -> u32 {
+        self.steps.last().map_or(0, |step| step.index)
+    }
+
+    /// Why it ended; `None` while it has not.
+    pub fn end(&self) -> Option<EndReason> {
+        self.steps.last().and_then(|step| step.end)
+    }
+
+    /// What `best_of` ranks by.
+    pub fn mean_logprob(&self) -> f64 {
+        if self.steps.is_empty() {
+            return f64::NEG_INFINITY;
+        }
+        let sum: f64 = self.steps.iter().map(|step| f64::from(step.logprob)).sum();
+        sum / self.steps.len() as f64
+    }
+}
+
+/// Puts the likeliest `keep` records first, likeliest first among all; equal ones keep their order.
+pub fn rank(records: &mut [ChoiceRecord]) {
+    records.sort_by(|left, right| right.mean_logprob().total_cmp(&left.mean_logprob()));
+}

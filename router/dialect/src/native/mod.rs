@@ -1,0 +1,7 @@
+//! TGI's own routes: `/`, `/generate`, `/generate_stream`.
+
+mod reply;
+mod request;
+
+pub use reply::{NativeOutput, NativeStream, response};
+pub use request::{NativeRequest, NativeRoute, read_generate};

@@ -1,0 +1,435 @@
+//! Reads TGI's generate request.
+
+use crate::bounds::Bounds;
+use crate::call::{Call, Prompt, Report, Sampling, SamplingRule};
+use crate::fields::Fields;
+use crate::json::Json;
+use crate::refusal::Refusal;
+
+/// Which of the native routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NativeRoute {
+    /// `/generate`.
+    Generate,
+    /// `/generate_stream`.
+    GenerateStream,
+    /// `/`: `stream` is a field.
+    Compat,
+}
+
+/// A read request: what to run and how to answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NativeRequest {
+    /// What to run.
+    pub call: Call,
+    /// The prompt as given.
+    pub inputs: String,
+    /// `None`: the route decides.
+    pub return_full_text: Option<bool>,
+    /// Report details.
+    pub details: bool,
+    /// Report the prompt's tokens.
+    pub decoder_input_details: bool,
+    /// Keys that nothing knows.
+    pub ignored: Vec<String>,
+}
+
+/// Reads and bounds a body of a native generation route. Bounds that need the prompt's tokens come later.
+pub fn read_generate(
+    json: &Json,
+    route: NativeRoute,
+    bounds: &Bounds,
+) -> Result<NativeRequest, Refusal> {
+    let mut body = Fields::of(json, "")?;
+    let mut ignored = Vec::new();
+    let inputs = match body.required("inputs")? {
+        Json::String(text) => text.clone(),
+        other => {
+            return Err(Refusal::wrong_type("inputs", &other.describe(), "a string"));
+        }
+    };
+    let stream = match route {
+        NativeRoute::Generate => false,
+        NativeRoute::GenerateStream => true,
+        NativeRoute::Compat => body.boolean("stream")?.unwrap_or(false),
+    };
+    let nothing = Json::Object(Vec::new());
+    let parameters = body.get("parameters")?.unwrap_or(&nothing);
+    let mut fields = Fields::of(parameters, "parameters")?;
+    let read = read_parameters(&mut fields)?;
+    fields.finish(&mut ignored);
+    body.finish(&mut ignored);
+    if inputs.is_empty() {
+        return Err(Refusal::validation("inputs", "`inputs` cannot be empty"));
+    }
+    let request = assemble(read, inputs, stream, ignored);
+    check(&request, bounds)?;
+    Ok(request)
+}
+
+/// The members of `parameters`, types checked.
+struct Parameters {
+    best_of: Option<u32>,
+    sampling: Sampling,
+    max_new_tokens: Option<u32>,
+    return_full_text: Option<bool>,
+    stop: Vec<String>,
+    truncate: Option<u32>,
+    details: bool,
+    decoder_input_details: bool,
+    top_n_tokens: Option<u32>,
+    add_special_tokens: bool,
+}
+
+fn read_parameters(fields: &mut Fields<'_>) -> Result<Parameters, Refusal> {
+    let do_sample = fields.boolean("do_sample")?.unwrap_or(false);
+    let top_k = fields.integer("top_k")?;
+    let parameters = Parameters {
+        best_of: fields.u32("best_of")?,
+        sampling: Sampling {
+            rule: SamplingRule::Native { do_sample },
+            temperature: fields.float("temperature")?,
+            top_k: top_k.map(native_top_k).transpose()?,
+            top_p: fields.float("top_p")?,
+            min_p: None,
+            typical_p: fields.float("typical_p")?,
+            repetition_penalty: fields.float("repetition_penalty")?,
+            frequency_penalty: fields.float("frequency_penalty")?,
+            presence_penalty: None,
+            seed: fields.u64("seed")?,
+        },
+        max_new_tokens: fields.u32("max_new_tokens")?,
+        return_full_text: fields.boolean("return_full_text")?,
+        stop: fields.strings("stop", true)?,
+        truncate: fields.u32("truncate")?,
+        details: fields.boolean("details")?.unwrap_or(false),
+        decoder_input_details: fields.boolean("decoder_input_details")?.unwrap_or(false),
+        top_n_tokens: fields.u32("top_n_tokens")?,
+        add_special_tokens: fields.boolean("add_special_tokens")?.unwrap_or(true),
+    };
+    if fields.boolean("watermark")? == Some(true) {
+        return Err(Refusal::validation(
+            "watermark",
+            "`watermark` is not supported",
+        ));
+    }
+    if fields.get("grammar")?.is_some() {
+        return Err(Refusal::validation("grammar", "grammar is not supported"));
+    }
+    if let Some(adapter) = fields.string("adapter_id")? {
+        return Err(Refusal::validation(
+            "adapter_id",
+            format!("`adapter_id`: no adapter {adapter:?} is loaded"),
+        ));
+    }
+    Ok(parameters)
+}
+
+/// TGI's `top_k` is an i32 above 0.
+fn native_top_k(value: i128) -> Result<u32, Refusal> {
+    if value <= 0 {
+        return Err(Refusal::validation(
+            "top_k",
+            "`top_k` must be strictly positive",
+        ));
+    }
+    i32::try_from(value).map_or_else(
+        |_| {
+            Err(Refusal::shape(
+                "parameters.top_k",
+                &format!("parameters.top_k: invalid value: integer `{value}`, expected i32"),
+            ))
+        },
+        |value| Ok(value.unsigned_abs()),
+    )
+}
+
+fn assemble(read: Parameters, inputs: String, stream: bool, ignored: Vec<String>) -> NativeRequest {
+    let best_of = read.best_of.unwrap_or(1);
+    let mut call = Call::new(vec![Prompt::Text {
+        text: inputs.clone(),
+        add_special_tokens: read.add_special_tokens,
+    }]);
+    call.best_of = best_of;
+    call.sampling = read.sampling;
+    call.max_new_tokens = read.max_new_tokens;
+    call.stops = read.stop;
+    call.truncate = read.truncate;
+    call.stream = stream;
+    let details = read.details || read.decoder_input_details;
+    call.report = Report {
+        // A stream shows every token's logprob; several sequences are ranked by them.
+        logprobs: stream || details || best_of > 1,
+        top_n: read.top_n_tokens.unwrap_or(0),
+        prompt_logprobs: read.decoder_input_details,
+    };
+    NativeRequest {
+        call,
+        inputs,
+        return_full_text: read.return_full_text,
+        details,
+        decoder_input_details: read.decoder_input_details,
+        ignored,
+    }
+}
+
+/// TGI's checks, in TGI's order and words.
+fn check(request: &NativeRequest, bounds: &Bounds) -> Result<(), Refusal> {
+    let call = &request.call;
+    let SamplingRule::Native { do_sample } = call.sampling.rule else {
+        return Ok(());
+    };
+    if call.best_of == 0 || call.best_of > bounds.choices {
+        return Err(Refusal::validation(
+            "best_of",
+            format!(
+                "`best_of` must be > 0 and <= {}. Given: {}",
+                bounds.choices, call.best_of
+            ),
+        ));
+    }
+    if call.best_of > 1 {
+        if call.stream {
+            return Err(Refusal::validation(
+                "best_of",
+                "`best_of` != 1 is not supported when streaming tokens",
+            ));
+        }
+        if !call.sampling.native_do_sample(do_sample) {
+            return Err(Refusal::validation(
+                "best_of",
+                "you must use sampling when `best_of` is > 1",
+            ));
+        }
+        if call.sampling.seed.is_some() {
+            return Err(Refusal::validation(
+                "seed",
+                "`seed` must not be set when `best_of` > 1",
+            ));
+        }
+    }
+    if call.stream && request.decoder_input_details {
+        return Err(Refusal::validation(
+            "decoder_input_details",
+            "`decoder_input_details` == true is not supported when streaming tokens",
+        ));
+    }
+    Bounds::check_sampling(call)?;
+    if call.max_new_tokens == Some(0) {
+        return Err(Refusal::validation(
+            "max_new_tokens",
+            "`max_new_tokens` must be strictly positive",
+        ));
+    }
+    bounds.check_stops(&call.stops)?;
+    if call.report.top_n > bounds.top_n {
+        return Err(Refusal::validation(
+            "top_n_tokens",
+            format!(
+                "`top_n_tokens` must be >= 0 and <= {}. Given: {}",
+                bounds.top_n, call.report.top_n
+            ),
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bounds::Flags;
+    use crate::refusal::Dialect;
+
+    fn bounds() -> Bounds {
+        Bounds::of(
+            Dialect::Native,
+            Flags {
+                max_best_of: 2,
+                max_stop_sequences: 4,
+                max_top_n_tokens: 5,
+                max_client_batch_size: 4,
+            },
+        )
+    }
+
+    fn read(route: NativeRoute, body: &serde_json::Value) -> Result<NativeRequest, Refusal> {
+        let json = Json::parse(body.to_string().as_bytes())?;
+        read_generate(&json, route, &bounds())
+    }
+
+    fn parameters(
+        route: NativeRoute,
+        parameters: &serde_json::Value,
+    ) -> Result<NativeRequest, Refusal> {
+        read(
+            route,
+            &serde_json::json!({"inputs": "x", "parameters": parameters}),
+        )
+    }
+
+    #[test]
+    fn every_bound_has_tgis_words() {
+        let cases = [
+            (
+                r#"{"best_of":0}"#,
+                "`best_of` must be > 0 and <= 2. Given: 0",
+            ),
+            (
+                r#"{"best_of":3}"#,
+                "`best_of` must be > 0 and <= 2. Given: 3",
+            ),
+            (
+                r#"{"best_of":2}"#,
+                "you must use sampling when `best_of` is > 1",
+            ),
+            (
+                r#"{"best_of":2,"do_sample":true,"seed":1}"#,
+                "`seed` must not be set when `best_of` > 1",
+            ),
+            (
+                r#"{"temperature":-0.1}"#,
+                "`temperature` must be strictly positive",
+            ),
+            (
+                r#"{"repetition_penalty":0}"#,
+                "`repetition_penalty` must be strictly positive",
+            ),
+            (
+                r#"{"frequency_penalty":2.1}"#,
+                "`frequency_penalty` must be >= -2.0 and <= 2.0",
+            ),
+            (r#"{"top_p":0}"#, "`top_p` must be > 0.0 and < 1.0"),
+            (r#"{"top_p":1.1}"#, "`top_p` must be > 0.0 and < 1.0"),
+            (r#"{"typical_p":0}"#, "`typical_p` must be > 0.0 and < 1.0"),
+            (r#"{"top_k":0}"#, "`top_k` must be strictly positive"),
+            (r#"{"top_k":-3}"#, "`top_k` must be strictly positive"),
+            (
+                r#"{"max_new_tokens":0}"#,
+                "`max_new_tokens` must be strictly positive",
+            ),
+            (
+                r#"{"stop":["a","b","c","d","e"]}"#,
+                "`stop` supports up to 4 stop sequences. Given: 5",
+            ),
+            (
+                r#"{"stop":[""]}"#,
+                "`stop` must not contain an empty string",
+            ),
+            (
+                r#"{"top_n_tokens":6}"#,
+                "`top_n_tokens` must be >= 0 and <= 5. Given: 6",
+            ),
+            (r#"{"watermark":true}"#, "`watermark` is not supported"),
+            (
+                r#"{"grammar":{"type":"regex","value":"a"}}"#,
+                "grammar is not supported",
+            ),
+            (
+                r#"{"adapter_id":"x"}"#,
+                "`adapter_id`: no adapter \"x\" is loaded",
+            ),
+        ];
+        for (body, message) in cases {
+            let value: serde_json::Value = serde_json::from_str(body).unwrap();
+            let refusal = parameters(NativeRoute::Generate, &value).unwrap_err();
+            assert_eq!(
+                refusal.message(),
+                format!("Input validation error: {message}"),
+                "{body}"
+            );
+            assert_eq!(refusal.status(Dialect::Native), 422);
+            assert_eq!(refusal.error_type(), "validation");
+        }
+    }
+
+    #[test]
+    fn streams_refuse_best_of_and_prompt_details() {
+        let cases = [
+            (
+                serde_json::json!({"best_of": 2, "do_sample": true}),
+                "`best_of` != 1 is not supported when streaming tokens",
+            ),
+            (
+                serde_json::json!({"decoder_input_details": true}),
+                "`decoder_input_details` == true is not supported when streaming tokens",
+            ),
+        ];
+        for (value, message) in cases {
+            let refusal = parameters(NativeRoute::GenerateStream, &value).unwrap_err();
+            assert_eq!(
+                refusal.message(),
+                format!("Input validation error: {message}")
+            );
+        }
+    }
+
+    #[test]
+    fn empty_inputs_and_missing_inputs() {
+        let refusal = read(NativeRoute::Generate, &serde_json::json!({"inputs": ""})).unwrap_err();
+        assert_eq!(
+            refusal.message(),
+            "Input validation error: `inputs` cannot be empty"
+        );
+        let refusal = read(NativeRoute::Generate, &serde_json::json!({})).unwrap_err();
+        assert_eq!(
+            refusal.message(),
+            "Failed to deserialize the JSON body into the target type: missing field `inputs`"
+        );
+    }
+
+    #[test]
+    fn the_old_clients_request_of_nulls_is_taken() {
+        // What text-generation 0.7.0 sends for `generate("x")`.
+        let value = serde_json::json!({
+            "best_of": null, "decoder_input_details": false, "details": true, "do_sample": false,
+            "frequency_penalty": null, "grammar": null, "max_new_tokens": 20, "repetition_penalty": null,
+            "return_full_text": false, "seed": null, "stop": [], "temperature": null, "top_k": null,
+            "top_n_tokens": null, "top_p": null, "truncate": null, "typical_p": null, "watermark": false
+        });
+        let request = parameters(NativeRoute::Compat, &value).unwrap();
+        assert!(request.details);
+        assert_eq!(request.call.max_new_tokens, Some(20));
+        assert!(request.ignored.is_empty());
+    }
+
+    #[test]
+    fn temperature_0_top_p_1_and_unknown_keys_are_taken() {
+        let value =
+            serde_json::json!({"temperature": 0, "top_p": 1.0, "typical_p": 1, "num_beams": 4});
+        let request = parameters(NativeRoute::Generate, &value).unwrap();
+        assert!(!request.call.sampling.native_do_sample(true));
+        assert_eq!(request.ignored, ["parameters.num_beams"]);
+        let request = read(
+            NativeRoute::Generate,
+            &serde_json::json!({"inputs": "x", "stream": true}),
+        )
+        .unwrap();
+        assert_eq!(request.ignored, ["stream"], "only `/` knows it");
+        assert!(!request.call.stream);
+    }
+
+    #[test]
+    fn the_schema_names_the_fields_that_are_read() {
+        use utoipa::PartialSchema;
+        let schema =
+            serde_json::to_value(headrace_api::native::GenerateParameters::schema()).unwrap();
+        let mut documented: Vec<String> = schema["properties"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect();
+        let all: serde_json::Map<String, serde_json::Value> = documented
+            .iter()
+            .map(|key| (key.clone(), serde_json::Value::Null))
+            .collect();
+        let request = parameters(NativeRoute::Generate, &serde_json::Value::Object(all)).unwrap();
+        assert!(
+            request.ignored.is_empty(),
+            "documented but not read: {:?}",
+            request.ignored
+        );
+        documented.sort();
+        assert_eq!(documented.len(), 20);
+    }
+}

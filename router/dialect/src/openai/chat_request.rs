@@ -1,0 +1,232 @@
+//! Reads `/v1/chat/completions`.
+
+use super::common::{StreamShape, read_common};
+use super::messages::read_messages;
+use crate::bounds::Bounds;
+use crate::call::{Call, Prompt, Report};
+use crate::fields::Fields;
+use crate::json::Json;
+use crate::refusal::Refusal;
+
+/// A read chat request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChatCall {
+    /// What to run.
+    pub call: Call,
+    /// As given.
+    pub model: Option<String>,
+    /// Show logprobs.
+    pub logprobs: bool,
+    /// What a stream carries.
+    pub shape: StreamShape,
+    /// Keys that nothing knows.
+    pub ignored: Vec<String>,
+}
+
+/// Reads and bounds the body.
+pub fn read_chat(json: &Json, bounds: &Bounds) -> Result<ChatCall, Refusal> {
+    let mut body = Fields::of(json, "")?;
+    let mut ignored = Vec::new();
+    let common = read_common(&mut body, bounds, &mut ignored)?;
+    let mut chat = read_messages(body.required("messages")?, bounds, &mut ignored)?;
+    chat.add_generation_prompt = body.boolean("add_generation_prompt")?;
+    chat.continue_final_message = body.boolean("continue_final_message")?;
+    chat.add_special_tokens = body.boolean("add_special_tokens")?.unwrap_or(false);
+    if chat.add_generation_prompt == Some(true) && chat.continue_final_message == Some(true) {
+        return Err(Refusal::validation(
+            "continue_final_message",
+            "`continue_final_message` and `add_generation_prompt` exclude each other",
+        ));
+    }
+    let top_logprobs = body.u32("top_logprobs")?;
+    let logprobs = body.boolean("logprobs")?;
+    let max_completion_tokens = body.u32("max_completion_tokens")?;
+    body.refused_unless("best_of", |value| value.to_value() == 1)?;
+    body.refused_unless("echo", |value| value.to_value() == false)?;
+    body.finish(&mut ignored);
+    if max_completion_tokens == Some(0) {
+        return Err(Refusal::validation(
+            "max_completion_tokens",
+            "`max_completion_tokens` must be strictly positive",
+        ));
+    }
+    let top_n = top_logprobs.unwrap_or(0);
+    if top_n > bounds.top_n {
+        return Err(Refusal::validation(
+            "top_logprobs",
+            format!(
+                "`top_logprobs` must be >= 0 and <= {}. Given: {top_n}",
+                bounds.top_n
+            ),
+        ));
+    }
+    if top_n > 0 && logprobs == Some(false) {
+        return Err(Refusal::validation(
+            "top_logprobs",
+            "`top_logprobs` needs `logprobs` to be true",
+        ));
+    }
+    let shows_logprobs = logprobs.unwrap_or(top_n > 0);
+    let mut call = Call::new(vec![Prompt::Chat(chat)]);
+    common.fill(&mut call)?;
+    call.max_new_tokens = max_completion_tokens.or(call.max_new_tokens);
+    call.report = Report {
+        logprobs: shows_logprobs,
+        top_n,
+        prompt_logprobs: false,
+    };
+    Ok(ChatCall {
+        call,
+        model: common.model,
+        logprobs: shows_logprobs,
+        shape: common.shape,
+        ignored,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bounds::Flags;
+    use crate::refusal::Dialect;
+
+    fn read(mut body: serde_json::Value) -> Result<ChatCall, Refusal> {
+        let flags = Flags {
+            max_best_of: 2,
+            max_stop_sequences: 4,
+            max_top_n_tokens: 5,
+            max_client_batch_size: 4,
+        };
+        body["messages"] = serde_json::json!([{"role": "user", "content": "x"}]);
+        let json = Json::parse(body.to_string().as_bytes()).unwrap();
+        read_chat(&json, &Bounds::of(Dialect::OpenAi, flags))
+    }
+
+    #[test]
+    fn what_is_not_built_is_refused_by_name() {
+        let cases = [
+            (
+                "tools",
+                serde_json::json!([{"type": "function", "function": {"name": "f"}}]),
+            ),
+            (
+                "response_format",
+                serde_json::json!({"type": "json_object"}),
+            ),
+            ("tool_choice", serde_json::json!("required")),
+            ("reasoning_effort", serde_json::json!("low")),
+            ("modalities", serde_json::json!(["text", "audio"])),
+            ("echo", serde_json::json!(true)),
+        ];
+        for (key, value) in cases {
+            let mut body = serde_json::json!({});
+            body[key] = value;
+            let refusal = read(body).unwrap_err();
+            assert_eq!(
+                refusal.message(),
+                format!("Input validation error: `{key}`: this field is not supported")
+            );
+            assert!(
+                refusal
+                    .body(Dialect::OpenAi)
+                    .contains(&format!("\"param\":\"{key}\""))
+            );
+            assert_eq!(refusal.status(Dialect::OpenAi), 400);
+        }
+    }
+
+    #[test]
+    fn neutral_and_advisory_values_pass() {
+        let body = serde_json::json!({
+            "tools": [], "response_format": {"type": "text"}, "tool_choice": "auto", "modalities": ["text"],
+            "functions": null, "user": "me", "metadata": {"a": 1}, "store": true, "service_tier": "auto",
+            "logit_bias": {}, "stream_options": null, "parallel_tool_calls": true, "unheard_of": 1,
+        });
+        let call = read(body).unwrap();
+        assert_eq!(call.ignored, ["unheard_of"]);
+    }
+
+    #[test]
+    fn fields_map_as_the_dialect_says() {
+        let call = read(serde_json::json!({
+            "stop": "END", "max_tokens": 5, "max_completion_tokens": 7, "seed": -1, "top_k": -1, "n": 3,
+            "logprobs": true, "top_logprobs": 2, "logit_bias": {"5": -100, "6": 1.5}
+        }))
+        .unwrap();
+        assert_eq!(call.call.stops, ["END"]);
+        assert_eq!(call.call.max_new_tokens, Some(7));
+        assert_eq!(call.call.sampling.seed, Some(u64::MAX));
+        assert_eq!(call.call.sampling.top_k, Some(0));
+        assert_eq!(call.call.choices, 3);
+        assert_eq!(call.call.report.top_n, 2);
+        assert_eq!(call.call.logit_bias, [(5, -100.0), (6, 1.5)]);
+        let call =
+            read(serde_json::json!({"stream": true, "stream_options": {"include_usage": true}}))
+                .unwrap();
+        assert!(call.shape.include_usage && !call.shape.continuous_usage);
+    }
+
+    #[test]
+    fn bounds_name_the_field() {
+        let cases = [
+            (
+                serde_json::json!({"n": 0}),
+                "`n` must be > 0 and <= 8. Given: 0",
+            ),
+            (
+                serde_json::json!({"n": 9}),
+                "`n` must be > 0 and <= 8. Given: 9",
+            ),
+            (
+                serde_json::json!({"max_tokens": 0}),
+                "`max_tokens` must be strictly positive",
+            ),
+            (
+                serde_json::json!({"max_completion_tokens": 0}),
+                "`max_completion_tokens` must be strictly positive",
+            ),
+            (
+                serde_json::json!({"temperature": -1}),
+                "`temperature` must be strictly positive",
+            ),
+            (
+                serde_json::json!({"presence_penalty": -2.5}),
+                "`presence_penalty` must be >= -2.0 and <= 2.0",
+            ),
+            (
+                serde_json::json!({"min_p": 1.5}),
+                "`min_p` must be >= 0.0 and <= 1.0",
+            ),
+            (
+                serde_json::json!({"top_logprobs": 21}),
+                "`top_logprobs` must be >= 0 and <= 20. Given: 21",
+            ),
+            (
+                serde_json::json!({"logit_bias": {"7": 101}}),
+                "`logit_bias` values must be >= -100 and <= 100",
+            ),
+            (
+                serde_json::json!({"logit_bias": {"x": 1}}),
+                "`logit_bias`: \"x\" is no token id",
+            ),
+            (
+                serde_json::json!({"logprobs": false, "top_logprobs": 2}),
+                "`top_logprobs` needs `logprobs` to be true",
+            ),
+            (
+                serde_json::json!({"stream_options": {"include_usage": true}}),
+                "`stream_options` is only allowed when `stream` is true",
+            ),
+            (
+                serde_json::json!({"add_generation_prompt": true, "continue_final_message": true}),
+                "`continue_final_message` and `add_generation_prompt` exclude each other",
+            ),
+        ];
+        for (body, message) in cases {
+            assert_eq!(
+                read(body).unwrap_err().message(),
+                format!("Input validation error: {message}")
+            );
+        }
+    }
+}

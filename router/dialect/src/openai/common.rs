@@ -1,0 +1,304 @@
+//! Fields that the `/v1` generation routes share.
+
+use crate::bounds::Bounds;
+use crate::call::{Call, Sampling, SamplingRule};
+use crate::fields::Fields;
+use crate::json::Json;
+use crate::refusal::{Cause, Refusal};
+
+/// Fields that change nothing in the answer: accepted with any value.
+const ADVISORY: [&str; 14] = [
+    "user",
+    "metadata",
+    "service_tier",
+    "store",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "safety_identifier",
+    "verbosity",
+    "moderation",
+    "prediction",
+    "parallel_tool_calls",
+    "tool_prompt",
+    "request_id",
+];
+
+/// Fields that headrace does not honour: refused unless their value asks for nothing. Each with the values, besides
+/// `null` and empty ones, that do.
+const REFUSED: [(&str, &[&str]); 39] = [
+    ("response_format", &[r#"{"type":"text"}"#]),
+    ("tools", &[]),
+    ("tool_choice", &[r#""none""#, r#""auto""#]),
+    ("functions", &[]),
+    ("function_call", &[r#""none""#, r#""auto""#]),
+    ("modalities", &[r#"["text"]"#]),
+    ("audio", &[]),
+    ("web_search_options", &[]),
+    ("reasoning_effort", &[]),
+    ("reasoning", &[]),
+    ("thinking", &[]),
+    ("thinking_token_budget", &[]),
+    ("grammar", &[]),
+    ("structured_outputs", &[]),
+    ("guided_json", &[]),
+    ("guided_regex", &[]),
+    ("guided_choice", &[]),
+    ("guided_grammar", &[]),
+    ("regex", &[]),
+    ("ebnf", &[]),
+    ("json_schema", &[]),
+    ("allowed_token_ids", &[]),
+    ("bad_words", &[]),
+    ("use_beam_search", &["false"]),
+    ("length_penalty", &["1", "1.0"]),
+    ("include_stop_str_in_output", &["false"]),
+    ("skip_special_tokens", &["true"]),
+    ("prompt_logprobs", &["false", "0"]),
+    ("truncate_prompt_tokens", &[]),
+    ("cache_salt", &[]),
+    ("priority", &["0"]),
+    ("return_token_ids", &["false"]),
+    ("return_tokens_as_token_ids", &["false"]),
+    ("chat_template", &[]),
+    ("chat_template_kwargs", &[]),
+    ("documents", &[]),
+    ("watermark", &["false"]),
+    ("adapter_id", &[]),
+    ("timeout", &[]),
+];
+
+/// What a stream carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamShape {
+    /// A last chunk with `usage` and no choices.
+    pub include_usage: bool,
+    /// `usage` so far in every chunk.
+    pub continuous_usage: bool,
+}
+
+/// The shared fields, read.
+#[derive(Debug)]
+pub(super) struct Common {
+    pub(super) model: Option<String>,
+    pub(super) n: u32,
+    pub(super) sampling: Sampling,
+    pub(super) max_tokens: Option<u32>,
+    pub(super) min_tokens: u32,
+    pub(super) stops: Vec<String>,
+    pub(super) stop_token_ids: Vec<u32>,
+    pub(super) logit_bias: Vec<(u32, f32)>,
+    pub(super) ignore_eos: bool,
+    pub(super) truncate: Option<u32>,
+    pub(super) stream: bool,
+    pub(super) shape: StreamShape,
+}
+
+/// Reads the shared fields of a body and refuses what no `/v1` route honours.
+pub(super) fn read_common(
+    body: &mut Fields<'_>,
+    bounds: &Bounds,
+    ignored: &mut Vec<String>,
+) -> Result<Common, Refusal> {
+    body.advisory(&ADVISORY)?;
+    for (key, neutral) in REFUSED {
+        body.refused_unless(key, |value| is_neutral(value, neutral))?;
+    }
+    let stream = body.boolean("stream")?.unwrap_or(false);
+    let common = Common {
+        model: body.string("model")?.map(str::to_owned),
+        n: body.u32("n")?.unwrap_or(1),
+        sampling: read_sampling(body)?,
+        max_tokens: body.u32("max_tokens")?,
+        min_tokens: body.u32("min_tokens")?.unwrap_or(0),
+        stops: body.strings("stop", true)?,
+        stop_token_ids: body.ids("stop_token_ids")?,
+        logit_bias: read_logit_bias(body, bounds)?,
+        ignore_eos: body.boolean("ignore_eos")?.unwrap_or(false),
+        truncate: body.u32("truncate")?,
+        stream,
+        shape: read_stream_options(body, stream, ignored)?,
+    };
+    check(&common, bounds)?;
+    Ok(common)
+}
+
+fn is_neutral(value: &Json, neutral: &[&str]) -> bool {
+    let text = value.to_value().to_string();
+    value.is_empty() || text == r#""""# || neutral.contains(&text.as_str())
+}
+
+fn read_sampling(body: &mut Fields<'_>) -> Result<Sampling, Refusal> {
+    let top_k = match body.integer("top_k")? {
+        None => None,
+        Some(-1 | 0) => Some(0),
+        Some(value) => match i32::try_from(value) {
+            Ok(value) if value > 0 => Some(value.unsigned_abs()),
+            _ => {
+                return Err(Refusal::validation(
+                    "top_k",
+                    "`top_k` must be strictly positive",
+                ));
+            }
+        },
+    };
+    let seed = match body.integer("seed")? {
+        None => None,
+        Some(value) => Some(seed_bits(value)?),
+    };
+    Ok(Sampling {
+        rule: SamplingRule::ByTemperature,
+        temperature: body.float("temperature")?,
+        top_k,
+        top_p: body.float("top_p")?,
+        min_p: body.float("min_p")?,
+        typical_p: body.float("typical_p")?,
+        repetition_penalty: body.float("repetition_penalty")?,
+        frequency_penalty: body.float("frequency_penalty")?,
+        presence_penalty: body.float("presence_penalty")?,
+        seed,
+    })
+}
+
+/// `OpenAI`'s seed is an i64 and TGI's a u64: both are 64 bits.
+fn seed_bits(value: i128) -> Result<u64, Refusal> {
+    u64::try_from(value)
+        .or_else(|_| i64::try_from(value).map(i64::cast_unsigned))
+        .map_err(|_| Refusal::validation("seed", "`seed` must fit 64 bits"))
+}
+
+/// A map from token ids, as decimal strings, to numbers from -100 to 100.
+fn read_logit_bias(body: &mut Fields<'_>, bounds: &Bounds) -> Result<Vec<(u32, f32)>, Refusal> {
+    let members = match body.get("logit_bias")? {
+        None => return Ok(Vec::new()),
+        Some(Json::Object(members)) => members,
+        Some(other) => {
+            return Err(Refusal::wrong_type(
+                "logit_bias",
+                &other.describe(),
+                "a map",
+            ));
+        }
+    };
+    let refuse = |message: String| Err(Refusal::validation("logit_bias", message));
+    if members.len() > bounds.biased_ids {
+        return refuse(format!(
+            "`logit_bias` supports up to {} ids. Given: {}",
+            bounds.biased_ids,
+            members.len()
+        ));
+    }
+    let mut read: Vec<(u32, f32)> = Vec::with_capacity(members.len());
+    for (key, value) in members {
+        let Ok(id) = key.parse::<u32>() else {
+            return refuse(format!("`logit_bias`: {key:?} is no token id"));
+        };
+        let bias = match value {
+            Json::Number(number) => number.as_f64(),
+            other => {
+                let path = format!("logit_bias.{id}");
+                return Err(Refusal::wrong_type(&path, &other.describe(), "a number"));
+            }
+        };
+        let Some(bias) = bias.filter(|bias| (-100.0..=100.0).contains(bias)) else {
+            return refuse("`logit_bias` values must be >= -100 and <= 100".to_owned());
+        };
+        if read.iter().any(|(seen, _)| *seen == id) {
+            return refuse(format!("`logit_bias`: id {id} is given twice"));
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "at most 100 in size")]
+        read.push((id, bias as f32));
+    }
+    Ok(read)
+}
+
+fn read_stream_options(
+    body: &mut Fields<'_>,
+    stream: bool,
+    ignored: &mut Vec<String>,
+) -> Result<StreamShape, Refusal> {
+    let Some(options) = body.get("stream_options")? else {
+        return Ok(StreamShape::default());
+    };
+    let mut fields = Fields::of(options, "stream_options")?;
+    let shape = StreamShape {
+        include_usage: fields.boolean("include_usage")?.unwrap_or(false),
+        continuous_usage: fields.boolean("continuous_usage_stats")?.unwrap_or(false),
+    };
+    // Random padding of chunks against traffic analysis: there is none here, so asking for none is all the same.
+    fields.advisory(&["include_obfuscation"])?;
+    fields.finish(ignored);
+    if !stream {
+        return Err(Refusal::validation(
+            "stream_options",
+            "`stream_options` is only allowed when `stream` is true",
+        ));
+    }
+    Ok(shape)
+}
+
+fn check(common: &Common, bounds: &Bounds) -> Result<(), Refusal> {
+    if common.n == 0 || common.n > bounds.choices {
+        return Err(Refusal::validation(
+            "n",
+            format!(
+                "`n` must be > 0 and <= {}. Given: {}",
+                bounds.choices, common.n
+            ),
+        ));
+    }
+    if common.max_tokens == Some(0) {
+        return Err(Refusal::validation(
+            "max_tokens",
+            "`max_tokens` must be strictly positive",
+        ));
+    }
+    if common.stop_token_ids.len() > bounds.stop_ids {
+        return Err(Refusal::validation(
+            "stop_token_ids",
+            format!(
+                "`stop_token_ids` supports up to {} ids. Given: {}",
+                bounds.stop_ids,
+                common.stop_token_ids.len()
+            ),
+        ));
+    }
+    bounds.check_stops(&common.stops)
+}
+
+impl Common {
+    /// Puts the shared fields into a call and checks the floats.
+    pub(super) fn fill(&self, call: &mut Call) -> Result<(), Refusal> {
+        call.choices = self.n;
+        call.best_of = self.n;
+        call.sampling = self.sampling;
+        call.max_new_tokens = self.max_tokens;
+        call.min_tokens = self.min_tokens;
+        call.stops.clone_from(&self.stops);
+        call.stop_token_ids.clone_from(&self.stop_token_ids);
+        call.logit_bias.clone_from(&self.logit_bias);
+        call.ignore_eos = self.ignore_eos;
+        call.truncate = self.truncate;
+        call.stream = self.stream;
+        Bounds::check_sampling(call)
+    }
+}
+
+/// Whether a name may be used: with no adapters every name is the base model's, unless the server is strict.
+pub fn check_model(model: Option<&str>, served: &str, strict: bool) -> Result<(), Refusal> {
+    let Some(name) = model else { return Ok(()) };
+    let is_base = name.is_empty()
+        || name == served
+        || matches!(name, "tgi" | "dummy")
+        || name.starts_with("http://")
+        || name.starts_with("https://");
+    if is_base || !strict {
+        return Ok(());
+    }
+    let shown: String = name.chars().take(200).collect();
+    Err(Refusal::new(
+        Cause::ModelNotFound,
+        format!("The model `{shown}` does not exist."),
+    )
+    .with_param("model"))
+}

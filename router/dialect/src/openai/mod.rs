@@ -1,0 +1,19 @@
+//! `/v1/chat/completions` and `/v1/completions`, and the tokenizing routes that share their fields.
+
+mod chat_reply;
+mod chat_request;
+mod common;
+mod completion_reply;
+mod completion_request;
+mod logprobs;
+mod messages;
+mod stream;
+mod tokenize;
+
+pub use chat_reply::{ChatStream, chat_completion};
+pub use chat_request::{ChatCall, read_chat};
+pub use common::{StreamShape, check_model};
+pub use completion_reply::{CompletionStream, completion};
+pub use completion_request::{CompletionCall, read_completion};
+pub use stream::{Identity, usage};
+pub use tokenize::{TokenizeCall, read_chat_tokenize, read_tokenize};

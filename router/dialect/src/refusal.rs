@@ -1,0 +1,302 @@
+//! Every way in which a request is refused or fails, and its status and body per dialect.
+
+use headrace_api::errors::{ErrorResponse, OpenAiError, OpenAiErrorResponse};
+
+/// Whose clients read the error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// TGI's own routes.
+    Native,
+    /// `/v1`.
+    OpenAi,
+}
+
+/// What is wrong. Each has one status per dialect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The body is no JSON.
+    MalformedJson,
+    /// A field has the wrong type, is missing or is given twice.
+    WrongType,
+    /// A bound, or something that is not supported.
+    Validation,
+    /// The chat template refused the messages.
+    Template,
+    /// Prompt and output do not fit the context.
+    ContextLength,
+    /// No key, or a wrong one.
+    Unauthorized,
+    /// Nobody answers to this model name.
+    ModelNotFound,
+    /// No such route.
+    NotFound,
+    /// The route has other methods.
+    MethodNotAllowed,
+    /// The body is over the byte limit.
+    PayloadTooLarge,
+    /// The body is not declared as JSON.
+    MediaType,
+    /// Over the bounds of the house or of the queue.
+    Overloaded,
+    /// The model failed on this request.
+    Generation,
+    /// The sequence ended without an end.
+    Incomplete,
+    /// The same, in a stream.
+    IncompleteStream,
+    /// Before the first ready, or while draining.
+    Unavailable,
+    /// A fault of ours.
+    Internal,
+}
+
+/// A refused or failed request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    cause: Cause,
+    message: String,
+    param: Option<String>,
+}
+
+impl Refusal {
+    /// With a whole message.
+    pub fn new(cause: Cause, message: impl Into<String>) -> Self {
+        Self {
+            cause,
+            message: message.into(),
+            param: None,
+        }
+    }
+
+    /// A bound of a field, in TGI's words: the message gets TGI's prefix.
+    pub fn validation(param: &str, message: impl AsRef<str>) -> Self {
+        Self {
+            cause: Cause::Validation,
+            message: format!("Input validation error: {}", message.as_ref()),
+            param: Some(param.to_owned()),
+        }
+    }
+
+    /// Something that headrace does not do.
+    pub fn unsupported(param: &str, what: &str) -> Self {
+        Self::validation(param, format!("`{param}`: {what} is not supported"))
+    }
+
+    /// A field of the wrong type.
+    pub fn wrong_type(path: &str, found: &str, expected: &str) -> Self {
+        Self {
+            cause: Cause::WrongType,
+            message: format!(
+                "Failed to deserialize the JSON body into the target type: {path}: invalid type: {found}, \
+                 expected {expected}"
+            ),
+            param: Some(path.to_owned()),
+        }
+    }
+
+    /// A field that is missing or given twice.
+    pub fn shape(path: &str, problem: &str) -> Self {
+        Self {
+            cause: Cause::WrongType,
+            message: format!("Failed to deserialize the JSON body into the target type: {problem}"),
+            param: Some(path.to_owned()),
+        }
+    }
+
+    /// No JSON at all.
+    pub fn malformed_json(problem: &str) -> Self {
+        Self::new(
+            Cause::MalformedJson,
+            format!("Failed to parse the request body as JSON: {problem}"),
+        )
+    }
+
+    /// The model failed, in TGI's words.
+    pub fn generation(problem: &str) -> Self {
+        Self::new(
+            Cause::Generation,
+            format!("Request failed during generation: {problem}"),
+        )
+    }
+
+    /// The house or the queue is full.
+    pub fn overloaded() -> Self {
+        Self::new(Cause::Overloaded, "Model is overloaded")
+    }
+
+    /// Names the field, for `param` on `/v1`.
+    #[must_use]
+    pub fn with_param(mut self, param: &str) -> Self {
+        self.param = Some(param.to_owned());
+        self
+    }
+
+    /// What is wrong.
+    pub fn cause(&self) -> Cause {
+        self.cause
+    }
+
+    /// For people.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// TGI's name for it, the same in every dialect.
+    pub fn error_type(&self) -> &'static str {
+        match self.cause {
+            Cause::MalformedJson
+            | Cause::WrongType
+            | Cause::Validation
+            | Cause::ContextLength
+            | Cause::PayloadTooLarge
+            | Cause::MediaType => "validation",
+            Cause::Template => "template_error",
+            Cause::Unauthorized => "unauthorized",
+            Cause::ModelNotFound => "model_not_found",
+            Cause::NotFound => "not_found",
+            Cause::MethodNotAllowed => "method_not_allowed",
+            Cause::Overloaded => "overloaded",
+            Cause::Generation => "generation",
+            Cause::Incomplete => "incomplete_generation",
+            Cause::IncompleteStream => "incomplete_generation_stream",
+            Cause::Unavailable => "unavailable",
+            Cause::Internal => "internal",
+        }
+    }
+
+    /// HTTP status (the map of `docs/compatibility.md`).
+    pub fn status(&self, dialect: Dialect) -> u16 {
+        match self.cause {
+            Cause::MalformedJson => 400,
+            Cause::WrongType | Cause::Validation | Cause::Template | Cause::ContextLength => {
+                match dialect {
+                    Dialect::Native => 422,
+                    Dialect::OpenAi => 400,
+                }
+            }
+            Cause::Unauthorized => 401,
+            Cause::ModelNotFound => match dialect {
+                Dialect::Native => 422,
+                Dialect::OpenAi => 404,
+            },
+            Cause::NotFound => 404,
+            Cause::MethodNotAllowed => 405,
+            Cause::PayloadTooLarge => 413,
+            Cause::MediaType => 415,
+            Cause::Overloaded => 429,
+            Cause::Generation => match dialect {
+                Dialect::Native => 424,
+                Dialect::OpenAi => 500,
+            },
+            Cause::Incomplete | Cause::IncompleteStream | Cause::Internal => 500,
+            Cause::Unavailable => 503,
+        }
+    }
+
+    /// The JSON body.
+    pub fn body(&self, dialect: Dialect) -> String {
+        match dialect {
+            Dialect::Native => to_json(&ErrorResponse {
+                error: self.message.clone(),
+                error_type: self.error_type().to_owned(),
+            }),
+            Dialect::OpenAi => to_json(&self.openai(None)),
+        }
+    }
+
+    /// The `data:` of an error that comes after the headers.
+    pub fn stream_body(&self, dialect: Dialect) -> String {
+        match dialect {
+            Dialect::Native => self.body(dialect),
+            Dialect::OpenAi => to_json(&self.openai(Some(self.status(dialect)))),
+        }
+    }
+
+    fn openai(&self, http_status_code: Option<u16>) -> OpenAiErrorResponse {
+        let (kind, code) = self.openai_type_and_code();
+        OpenAiErrorResponse {
+            error: OpenAiError {
+                message: self.message.clone(),
+                kind: kind.to_owned(),
+                param: self.param.clone(),
+                code: code.map(str::to_owned),
+                http_status_code,
+            },
+            error_type: self.error_type().to_owned(),
+        }
+    }
+
+    fn openai_type_and_code(&self) -> (&'static str, Option<&'static str>) {
+        match self.cause {
+            Cause::ContextLength => ("invalid_request_error", Some("context_length_exceeded")),
+            Cause::Unauthorized => ("invalid_request_error", Some("invalid_api_key")),
+            Cause::ModelNotFound => ("invalid_request_error", Some("model_not_found")),
+            Cause::Overloaded => ("rate_limit_exceeded", Some("rate_limit_exceeded")),
+            Cause::Unavailable => ("server_error", Some("service_unavailable")),
+            Cause::Generation | Cause::Incomplete | Cause::IncompleteStream | Cause::Internal => {
+                ("server_error", None)
+            }
+            Cause::MalformedJson
+            | Cause::WrongType
+            | Cause::Validation
+            | Cause::Template
+            | Cause::NotFound
+            | Cause::MethodNotAllowed
+            | Cause::PayloadTooLarge
+            | Cause::MediaType => ("invalid_request_error", None),
+        }
+    }
+}
+
+/// Serialises one of our own wire types. They hold strings, numbers and lists only, so this cannot fail; if it
+/// ever did, the client would get an empty object rather than a broken frame.
+pub fn to_json<T: serde::Serialize>(value: &T) -> String {
+    serde_json::to_string(value).unwrap_or_else(|_| "{}".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_follow_the_map() {
+        let cases = [
+            (Cause::MalformedJson, 400, 400),
+            (Cause::WrongType, 422, 400),
+            (Cause::Validation, 422, 400),
+            (Cause::Template, 422, 400),
+            (Cause::ContextLength, 422, 400),
+            (Cause::Unauthorized, 401, 401),
+            (Cause::ModelNotFound, 422, 404),
+            (Cause::PayloadTooLarge, 413, 413),
+            (Cause::MediaType, 415, 415),
+            (Cause::Overloaded, 429, 429),
+            (Cause::Generation, 424, 500),
+            (Cause::Unavailable, 503, 503),
+        ];
+        for (cause, native, openai) in cases {
+            let refusal = Refusal::new(cause, "x");
+            assert_eq!(refusal.status(Dialect::Native), native, "{cause:?}");
+            assert_eq!(refusal.status(Dialect::OpenAi), openai, "{cause:?}");
+        }
+    }
+
+    #[test]
+    fn bodies_are_exact() {
+        let refusal = Refusal::validation("inputs", "`inputs` cannot be empty");
+        assert_eq!(
+            refusal.body(Dialect::Native),
+            r#"{"error":"Input validation error: `inputs` cannot be empty","error_type":"validation"}"#
+        );
+        assert_eq!(
+            refusal.body(Dialect::OpenAi),
+            r#"{"error":{"message":"Input validation error: `inputs` cannot be empty","type":"invalid_request_error","param":"inputs","code":null},"error_type":"validation"}"#
+        );
+        let late = Refusal::generation("the worker is gone");
+        assert_eq!(
+            late.stream_body(Dialect::OpenAi),
+            r#"{"error":{"message":"Request failed during generation: the worker is gone","type":"server_error","param":null,"code":null,"http_status_code":500},"error_type":"generation"}"#
+        );
+    }
+}
