@@ -1,5 +1,15 @@
 //! headrace-router: HTTP routes, the engine task, metrics, health and drain.
 
+pub mod app;
+mod auth;
 pub mod engine;
 pub mod health;
 pub mod metrics;
+mod openapi;
+mod request_id;
+mod request_log;
+mod routes;
+pub mod services;
+mod sse;
+mod tokenise;
+mod validate;

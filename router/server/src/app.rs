@@ -1,0 +1,274 @@
+//! What the routes share, and how they are put together.
+
+use crate::auth::{self, Keys};
+use crate::engine::EngineHandle;
+use crate::metrics::Metrics;
+use crate::request_id;
+use crate::request_log::RequestLog;
+use crate::routes::{self, reply};
+use crate::services::ModelServices;
+use crate::tokenise::{QueueBounds, TokenisePool};
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use futures::FutureExt;
+use headrace_control::RouterConfig;
+use headrace_dialect::bounds::{Bounds, ContextLimits, Flags};
+use headrace_dialect::refusal::{Cause, Dialect, Refusal};
+use http::{HeaderName, HeaderValue, Method};
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, OnceLock};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
+
+/// What every route can reach. Cloning costs one reference count.
+#[derive(Clone, Debug)]
+pub struct AppState {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    engine: EngineHandle,
+    model: OnceLock<Arc<ModelServices>>,
+    config: RouterConfig,
+    metrics: Arc<Metrics>,
+    pool: TokenisePool,
+    slots: Arc<Semaphore>,
+    keys: Keys,
+}
+
+impl AppState {
+    /// State of a server without a model yet. Starts the tokenising threads.
+    pub fn new(
+        engine: EngineHandle,
+        config: RouterConfig,
+        metrics: Arc<Metrics>,
+    ) -> std::io::Result<Self> {
+        let bounds = QueueBounds {
+            jobs: config.max_concurrent_requests.max(16),
+            bytes: config.payload_limit.saturating_mul(8).max(16 << 20),
+        };
+        let pool = TokenisePool::start(config.validation_workers, bounds)?;
+        let permits = config.max_concurrent_requests.min(Semaphore::MAX_PERMITS);
+        Ok(Self {
+            inner: Arc::new(Inner {
+                engine,
+                model: OnceLock::new(),
+                keys: Keys::new(&config.api_keys),
+                slots: Arc::new(Semaphore::new(permits)),
+                config,
+                metrics,
+                pool,
+            }),
+        })
+    }
+
+    /// The model's document has arrived and its files were read. The first call counts.
+    pub fn set_model(&self, services: ModelServices) {
+        self.inner.model.get_or_init(|| Arc::new(services));
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &EngineHandle {
+        &self.inner.engine
+    }
+
+    pub(crate) fn config(&self) -> &RouterConfig {
+        &self.inner.config
+    }
+
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.inner.metrics
+    }
+
+    pub(crate) fn pool(&self) -> &TokenisePool {
+        &self.inner.pool
+    }
+
+    /// The model's services, once they are there.
+    pub(crate) fn services(&self) -> Result<&ModelServices, Refusal> {
+        self.inner
+            .model
+            .get()
+            .map(Arc::as_ref)
+            .ok_or_else(not_ready)
+    }
+
+    pub(crate) fn shared_services(&self) -> Result<Arc<ModelServices>, Refusal> {
+        self.inner.model.get().cloned().ok_or_else(not_ready)
+    }
+
+    /// The bounds of a dialect.
+    pub(crate) fn bounds(&self, dialect: Dialect) -> Bounds {
+        let config = self.config();
+        Bounds::of(
+            dialect,
+            Flags {
+                max_best_of: config.max_best_of,
+                max_stop_sequences: config.max_stop_sequences,
+                max_top_n_tokens: config.max_top_n_tokens,
+                max_client_batch_size: config.max_client_batch_size,
+            },
+        )
+    }
+
+    /// What one sequence may be, once a group has been ready.
+    pub(crate) fn context_limits(&self) -> Result<ContextLimits, Refusal> {
+        let limits = self.engine().status().limits.ok_or_else(not_ready)?;
+        let max_total_tokens = limits.max_total_tokens;
+        let most = max_total_tokens.saturating_sub(1);
+        Ok(ContextLimits {
+            max_input_tokens: self
+                .config()
+                .max_input_tokens
+                .map_or(most, |asked| asked.min(most)),
+            max_total_tokens,
+            vocab_size: limits.vocab_size,
+        })
+    }
+
+    /// A place in the house for a generation request, or why there is none.
+    pub(crate) fn admit(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        let status = self.engine().status();
+        if status.draining {
+            return Err(Refusal::new(
+                Cause::Unavailable,
+                "The server is shutting down",
+            ));
+        }
+        if !status.was_ready {
+            return Err(not_ready());
+        }
+        Arc::clone(&self.inner.slots)
+            .try_acquire_owned()
+            .map_err(|_| Refusal::overloaded())
+    }
+
+    /// Generation requests in the house.
+    #[cfg(test)]
+    pub(crate) fn permits_left(&self) -> usize {
+        self.inner.slots.available_permits()
+    }
+}
+
+fn not_ready() -> Refusal {
+    Refusal::new(Cause::Unavailable, "The model is not ready yet")
+}
+
+/// Whose error bodies a path answers with. `/v1` itself is TGI's compat route.
+pub(crate) fn dialect_of(path: &str) -> Dialect {
+    if path.starts_with("/v1/") {
+        Dialect::OpenAi
+    } else {
+        Dialect::Native
+    }
+}
+
+/// The whole application.
+pub fn router(state: AppState) -> Router {
+    let cors = cors(&state.config().cors_allow_origin);
+    routes::table()
+        .merge(crate::openapi::routes())
+        .fallback(routes::not_found)
+        .method_not_allowed_fallback(routes::method_not_allowed)
+        .layer(middleware::from_fn_with_state(state.clone(), guard))
+        .layer(middleware::from_fn_with_state(state.clone(), catch_panics))
+        .layer(cors)
+        .layer(middleware::from_fn_with_state(state.clone(), observe))
+        .with_state(state)
+}
+
+/// Gives the request an id and a log record, outermost of all.
+async fn observe(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
+    let id = request_id::of(request.headers());
+    let log = Arc::new(RequestLog::new(
+        id.clone(),
+        request.method().clone(),
+        shown_route(request.uri().path()),
+        Arc::clone(state.metrics()),
+    ));
+    request.extensions_mut().insert(Arc::clone(&log));
+    let mut response = next.run(request).await;
+    log.set_status(response.status().as_u16());
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(request_id::HEADER, value);
+    }
+    response
+}
+
+/// A path for the log: a client's text, so bounded and without anything that could break a line.
+fn shown_route(path: &str) -> String {
+    path.chars()
+        .take(100)
+        .filter(|character| !character.is_control())
+        .collect()
+}
+
+/// A panic in a request's task is that request's 500.
+async fn catch_panics(State(state): State<AppState>, request: Request, next: Next) -> Response {
+    let dialect = dialect_of(request.uri().path());
+    let log = request.extensions().get::<Arc<RequestLog>>().cloned();
+    match AssertUnwindSafe(next.run(request)).catch_unwind().await {
+        Ok(response) => response,
+        Err(_) => {
+            let refusal = Refusal::new(Cause::Internal, "Internal error");
+            if let Some(log) = log {
+                log.fail(&refusal);
+            }
+            reply::refused(&state, dialect, &refusal)
+        }
+    }
+}
+
+/// Asks for a key.
+async fn guard(State(state): State<AppState>, request: Request, next: Next) -> Response {
+    let keys = &state.inner.keys;
+    let path = request.uri().path();
+    if keys.is_empty() || auth::is_open(request.method(), path) || keys.admit(request.headers()) {
+        return next.run(request).await;
+    }
+    let refusal = Refusal::new(
+        Cause::Unauthorized,
+        "A valid API key is required: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`",
+    );
+    reply::refused(&state, dialect_of(path), &refusal)
+}
+
+/// Response headers that scripts in browsers may read.
+const EXPOSED: [&str; 15] = [
+    "x-request-id",
+    "request-id",
+    "retry-after",
+    "x-compute-type",
+    "x-compute-time",
+    "x-compute-characters",
+    "x-total-time",
+    "x-validation-time",
+    "x-queue-time",
+    "x-inference-time",
+    "x-time-per-token",
+    "x-prompt-tokens",
+    "x-generated-tokens",
+    "x-headrace-ignored",
+    "x-accel-buffering",
+];
+
+fn cors(origins: &[String]) -> CorsLayer {
+    let listed: Vec<HeaderValue> = origins
+        .iter()
+        .filter(|origin| *origin != "*")
+        .filter_map(|origin| HeaderValue::from_str(origin).ok())
+        .collect();
+    let origin = if origins.is_empty() || origins.iter().any(|origin| origin == "*") {
+        AllowOrigin::any()
+    } else {
+        AllowOrigin::list(listed)
+    };
+    CorsLayer::new()
+        .allow_origin(origin)
+        .allow_methods([Method::GET, Method::POST, Method::DELETE])
+        .allow_headers(AllowHeaders::mirror_request())
+        .expose_headers(EXPOSED.map(HeaderName::from_static))
+}

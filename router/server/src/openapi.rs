@@ -1,0 +1,87 @@
+//! The `OpenAPI` document and its page.
+
+use crate::app::AppState;
+use crate::routes::{chat, completions, generate, info, probes, reply, tokenize};
+use axum::Router;
+use axum::response::Response;
+use axum::routing::get;
+use utoipa::OpenApi;
+use utoipa_swagger_ui::SwaggerUi;
+
+/// Where TGI has the document, and where other tools look for it.
+const DOCUMENT_PATH: &str = "/api-doc/openapi.json";
+
+#[derive(OpenApi)]
+#[openapi(
+    paths(
+        generate::compat,
+        generate::generate,
+        generate::generate_stream,
+        generate::invocations,
+        chat::chat_completions,
+        completions::completions,
+        tokenize::tokenize,
+        tokenize::chat_tokenize,
+        info::info,
+        info::models,
+        info::model,
+        probes::root,
+        probes::health,
+        probes::ping,
+        probes::ready,
+        probes::metrics,
+    ),
+    info(
+        title = "headrace",
+        description = "Large language models over HTTP: TGI's routes and OpenAI's.",
+        license(name = "Apache 2.0", url = "https://www.apache.org/licenses/LICENSE-2.0")
+    ),
+    tags(
+        (name = "Text Generation Inference", description = "TGI's routes"),
+        (name = "OpenAI", description = "OpenAI's routes")
+    )
+)]
+struct Document;
+
+/// The document's routes and the page that shows it.
+pub(crate) fn routes() -> Router<AppState> {
+    let page = SwaggerUi::new("/docs").url(DOCUMENT_PATH, Document::openapi());
+    Router::from(page).route("/openapi.json", get(document))
+}
+
+async fn document() -> Response {
+    reply::json(&Document::openapi())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_holds_every_public_route() {
+        let document = serde_json::to_value(Document::openapi()).unwrap();
+        let paths = document["paths"].as_object().unwrap();
+        for path in [
+            "/",
+            "/generate",
+            "/generate_stream",
+            "/v1/chat/completions",
+            "/v1/completions",
+            "/tokenize",
+            "/chat_tokenize",
+            "/info",
+            "/v1/models",
+            "/v1/models/{id}",
+            "/health",
+            "/ping",
+            "/ready",
+            "/metrics",
+            "/invocations",
+        ] {
+            assert!(paths.contains_key(path), "{path}");
+        }
+        assert!(paths["/"].get("post").is_some() && paths["/"].get("get").is_some());
+        let chat = &document["components"]["schemas"]["ChatRequest"];
+        assert!(chat.to_string().contains("temperature") || chat.get("allOf").is_some());
+    }
+}

@@ -1,0 +1,271 @@
+//! One log line a request, at its end, that says how it ended; and the request's metrics.
+//!
+//! The record is shared by the middleware, the handler and the body's stream; the line is written when the last of
+//! them is gone, which for a stream is after its last byte, and for a client that left is when that was noticed.
+//! Neither prompts nor keys are in it.
+
+use crate::metrics::{FailureKind, FinishLabel, Metrics, RequestObservation};
+use headrace_dialect::end::EndReason;
+use headrace_dialect::refusal::{Cause, Refusal};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What a generation has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) prompt_tokens: usize,
+    pub(crate) cached_tokens: u32,
+    pub(crate) generated_tokens: u32,
+    pub(crate) max_new_tokens: u32,
+}
+
+/// When things happened, since the request's arrival.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Times {
+    /// Validated and tokenised.
+    pub(crate) validated: Option<Duration>,
+    /// Entered its first step.
+    pub(crate) started: Option<Duration>,
+    /// First token.
+    pub(crate) first_token: Option<Duration>,
+    /// Last token.
+    pub(crate) last_token: Option<Duration>,
+}
+
+impl Times {
+    pub(crate) fn validation(&self) -> Duration {
+        self.validated.unwrap_or_default()
+    }
+
+    /// From submission to the first step.
+    pub(crate) fn queue(&self) -> Duration {
+        self.started
+            .unwrap_or_default()
+            .saturating_sub(self.validation())
+    }
+
+    /// From the first step to the last token.
+    pub(crate) fn inference(&self) -> Duration {
+        self.last_token
+            .unwrap_or_default()
+            .saturating_sub(self.started.unwrap_or_default())
+    }
+}
+
+#[derive(Debug)]
+enum End {
+    /// Nothing has been said about it: the client has left.
+    Unknown,
+    /// Answered, by a route that generates nothing.
+    Answered,
+    Finished(EndReason),
+    Refused(String),
+}
+
+#[derive(Debug)]
+struct Record {
+    status: Option<u16>,
+    is_generation: bool,
+    counts: Counts,
+    times: Times,
+    end: End,
+}
+
+/// The record of one request.
+#[derive(Debug)]
+pub(crate) struct RequestLog {
+    request_id: String,
+    method: http::Method,
+    route: String,
+    arrival: Instant,
+    metrics: Arc<Metrics>,
+    record: Mutex<Record>,
+}
+
+impl RequestLog {
+    pub(crate) fn new(
+        request_id: String,
+        method: http::Method,
+        route: String,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self {
+            request_id,
+            method,
+            route,
+            arrival: Instant::now(),
+            metrics,
+            record: Mutex::new(Record {
+                status: None,
+                is_generation: false,
+                counts: Counts::default(),
+                times: Times::default(),
+                end: End::Unknown,
+            }),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Record> {
+        // Plain data, whole at every moment.
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Since the request arrived.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.arrival.elapsed()
+    }
+
+    /// The request is one for generation: it counts in the metrics.
+    pub(crate) fn begin_generation(&self) {
+        let mut record = self.lock();
+        if !record.is_generation {
+            record.is_generation = true;
+            self.metrics.request_received();
+        }
+    }
+
+    /// The answer's head is known. A route that says nothing else has answered by it.
+    pub(crate) fn set_status(&self, status: u16) {
+        let mut record = self.lock();
+        record.status = Some(status);
+        if !record.is_generation && matches!(record.end, End::Unknown) {
+            record.end = End::Answered;
+        }
+    }
+
+    /// Changes counts and times.
+    pub(crate) fn note(&self, change: impl FnOnce(&mut Counts, &mut Times)) {
+        let mut record = self.lock();
+        let record = &mut *record;
+        change(&mut record.counts, &mut record.times);
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.lock().counts
+    }
+
+    pub(crate) fn times(&self) -> Times {
+        self.lock().times
+    }
+
+    /// Every choice ended well; `reason` is the last one's.
+    pub(crate) fn finish(&self, reason: EndReason) {
+        let observation = {
+            let mut record = self.lock();
+            if !matches!(record.end, End::Unknown) {
+                return;
+            }
+            record.end = End::Finished(reason);
+            RequestObservation {
+                validation: record.times.validation(),
+                queue: record.times.queue(),
+                inference: record.times.inference(),
+                total: self.arrival.elapsed(),
+                time_to_first_token: record.times.first_token,
+                input_tokens: u32::try_from(record.counts.prompt_tokens).unwrap_or(u32::MAX),
+                generated_tokens: record.counts.generated_tokens,
+                max_new_tokens: record.counts.max_new_tokens,
+                finish: if reason == EndReason::Length {
+                    FinishLabel::Length
+                } else {
+                    FinishLabel::Stop
+                },
+            }
+        };
+        self.metrics.request_succeeded(&observation);
+    }
+
+    /// It was refused or failed.
+    pub(crate) fn fail(&self, refusal: &Refusal) {
+        let is_generation = {
+            let mut record = self.lock();
+            if matches!(record.end, End::Finished(_) | End::Refused(_)) {
+                return;
+            }
+            // Messages of refusals may quote a client's values; the log gets those of our own failures only.
+            let shown = match refusal.cause() {
+                Cause::Generation | Cause::Internal | Cause::Incomplete | Cause::IncompleteStream => {
+                    refusal.message().to_owned()
+                }
+                _ => refusal.error_type().to_owned(),
+            };
+            record.end = End::Refused(shown);
+            record.is_generation
+        };
+        if is_generation {
+            self.metrics.request_failed(failure_kind(refusal.cause()));
+        }
+    }
+}
+
+fn failure_kind(cause: Cause) -> FailureKind {
+    match cause {
+        Cause::Overloaded | Cause::Unavailable => FailureKind::Overloaded,
+        Cause::Template => FailureKind::Template,
+        Cause::Generation | Cause::Internal => FailureKind::Generation,
+        Cause::Incomplete | Cause::IncompleteStream => FailureKind::Incomplete,
+        Cause::MalformedJson
+        | Cause::WrongType
+        | Cause::Validation
+        | Cause::ContextLength
+        | Cause::Unauthorized
+        | Cause::ModelNotFound
+        | Cause::NotFound
+        | Cause::MethodNotAllowed
+        | Cause::PayloadTooLarge
+        | Cause::MediaType => FailureKind::Validation,
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Drop for RequestLog {
+    fn drop(&mut self) {
+        let total_ms = milliseconds(self.arrival.elapsed());
+        let record = self
+            .record
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        let (end, detail) = match &record.end {
+            End::Unknown => ("client_left", ""),
+            End::Answered => ("answered", ""),
+            End::Finished(reason) => (reason.name(), ""),
+            End::Refused(detail) => ("error", detail.as_str()),
+        };
+        if record.is_generation && matches!(record.end, End::Unknown) {
+            self.metrics.request_failed(FailureKind::Dropped);
+        }
+        // 499: nobody was left to read an answer.
+        let status = record.status.unwrap_or(499);
+        if record.is_generation {
+            tracing::info!(
+                request_id = %self.request_id,
+                route = %self.route,
+                status,
+                end,
+                detail,
+                prompt_tokens = record.counts.prompt_tokens,
+                cached_tokens = record.counts.cached_tokens,
+                generated_tokens = record.counts.generated_tokens,
+                total_ms,
+                validation_ms = milliseconds(record.times.validation()),
+                queue_ms = milliseconds(record.times.queue()),
+                inference_ms = milliseconds(record.times.inference()),
+                "request ended"
+            );
+        } else if self.method == http::Method::POST || status >= 400 && status != 503 {
+            tracing::info!(
+                request_id = %self.request_id, method = %self.method, route = %self.route, status, end, detail,
+                total_ms, "request ended"
+            );
+        } else {
+            // Probes and scrapes come every few seconds.
+            tracing::debug!(
+                request_id = %self.request_id, method = %self.method, route = %self.route, status, end, detail,
+                total_ms, "request ended"
+            );
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Reads request bodies: declared type and size first, then bytes, then JSON.
+
+use crate::app::AppState;
+use axum::body::Body;
+use axum::extract::Request;
+use headrace_dialect::json::Json;
+use headrace_dialect::refusal::{Cause, Refusal};
+use http::HeaderMap;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+
+/// The body as JSON, never more than the limit of it in memory.
+pub(crate) async fn read_json(state: &AppState, request: Request) -> Result<Json, Refusal> {
+    let (parts, body) = request.into_parts();
+    if !is_json(&parts.headers) {
+        return Err(Refusal::new(
+            Cause::MediaType,
+            "Expected request with `Content-Type: application/json`",
+        ));
+    }
+    let limit = state.config().payload_limit;
+    let declared = parts
+        .headers
+        .get(CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.parse::<u64>().ok());
+    if declared.is_some_and(|length| length > limit as u64) {
+        return Err(too_large(limit));
+    }
+    Json::parse(&read_bytes(body, limit).await?)
+}
+
+async fn read_bytes(body: Body, limit: usize) -> Result<bytes::Bytes, Refusal> {
+    match Limited::new(body, limit).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => Err(too_large(limit)),
+        Err(error) => Err(Refusal::new(
+            Cause::MalformedJson,
+            format!("Failed to buffer the request body: {error}"),
+        )),
+    }
+}
+
+fn too_large(limit: usize) -> Refusal {
+    Refusal::new(
+        Cause::PayloadTooLarge,
+        format!("Failed to buffer the request body: length limit exceeded ({limit} bytes)"),
+    )
+}
+
+/// `application/json`, `application/…+json`, with or without parameters.
+fn is_json(headers: &HeaderMap) -> bool {
+    let Some(value) = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+    else {
+        return false;
+    };
+    let essence = value.split(';').next().unwrap_or_default().trim();
+    let Some((kind, subtype)) = essence.split_once('/') else {
+        return false;
+    };
+    let subtype = subtype.to_ascii_lowercase();
+    kind.eq_ignore_ascii_case("application") && (subtype == "json" || subtype.ends_with("+json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_types() {
+        for (value, expected) in [
+            ("application/json", true),
+            ("Application/JSON; charset=utf-8", true),
+            ("application/problem+json", true),
+            ("text/plain", false),
+            ("text/json", false),
+            ("json", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_TYPE, value.parse().unwrap());
+            assert_eq!(is_json(&headers), expected, "{value}");
+        }
+        assert!(!is_json(&HeaderMap::new()));
+    }
+}

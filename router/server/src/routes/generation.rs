@@ -1,0 +1,332 @@
+//! A request's sequences while they run: what the engine reports, turned into text, choice by choice.
+
+use crate::app::AppState;
+use crate::engine::{SequenceEvent, SequenceStream};
+use crate::request_log::RequestLog;
+use crate::validate::{SubmittedChoice, ValidatedCall, submit_refusal};
+use headrace_dialect::call::Call;
+use headrace_dialect::choice::{ChoiceRecord, ChoiceText, RawToken, TokenStep};
+use headrace_dialect::end::EndReason;
+use headrace_dialect::refusal::{Cause, Dialect, Refusal};
+use headrace_scheduler::{FinishReason, SampledToken, SequenceFailure, StopConditions};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use tokio::sync::OwnedSemaphorePermit;
+
+/// What the answer needs to know about the prompts.
+#[derive(Clone, Debug)]
+pub(crate) struct PromptInfo {
+    /// Ids of each prompt.
+    pub(crate) ids: Vec<Arc<[u32]>>,
+    /// Choices to answer with, for each prompt.
+    pub(crate) choices: usize,
+    /// Sequences that run for each prompt.
+    pub(crate) sequences: usize,
+}
+
+impl PromptInfo {
+    /// Of all prompts.
+    pub(crate) fn tokens(&self) -> usize {
+        self.ids.iter().map(|ids| ids.len()).sum()
+    }
+
+    pub(crate) fn lengths(&self) -> Vec<usize> {
+        self.ids.iter().map(|ids| ids.len()).collect()
+    }
+}
+
+/// One thing that happened to one choice (prompt × sequences + choice).
+#[derive(Debug)]
+pub(crate) enum Happening {
+    /// It entered its first step.
+    Started { choice: usize, cached_tokens: u32 },
+    /// Logprobs of the next prompt ids.
+    PromptLogprobs { choice: usize, logprobs: Vec<f32> },
+    /// A token, the last one of the choice if it has an end.
+    Token { choice: usize, step: TokenStep },
+}
+
+#[derive(Debug)]
+struct RunningChoice {
+    stream: SequenceStream,
+    text: ChoiceText,
+    stop: StopConditions,
+}
+
+impl RunningChoice {
+    /// Whether an id is the last one, by the engine's own rule. Knowing it with the id, and not an event later,
+    /// lets the last token carry the end.
+    fn end_by_id(&self, id: u32) -> Option<EndReason> {
+        let output = self.text.generated() + 1;
+        if output > self.stop.min_tokens {
+            if self.stop.eos_token_ids.contains(&id) {
+                return Some(EndReason::Eos);
+            }
+            if self.stop.stop_token_ids.contains(&id) {
+                return Some(EndReason::StopToken(id));
+            }
+        }
+        (output >= self.stop.max_new_tokens).then_some(EndReason::Length)
+    }
+}
+
+/// All sequences of a request. Dropping it cancels those that have not ended.
+#[derive(Debug)]
+pub(crate) struct Generation {
+    choices: Vec<Option<RunningChoice>>,
+    /// Where the next look for events begins, so that no choice starves another.
+    turn: usize,
+    seeds: Vec<Option<u64>>,
+    prompts: PromptInfo,
+    log: Arc<RequestLog>,
+    is_stream: bool,
+    last_end: Option<EndReason>,
+    /// A place in the house, given back at the end.
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Generation {
+    /// Validates, tokenises and submits a call.
+    pub(crate) async fn start(
+        state: &AppState,
+        log: &Arc<RequestLog>,
+        permit: OwnedSemaphorePermit,
+        call: Call,
+        dialect: Dialect,
+    ) -> Result<Self, Refusal> {
+        let is_stream = call.stream;
+        let validated = ValidatedCall::new(state, call, dialect).await?;
+        let prompts = PromptInfo {
+            ids: validated
+                .prompts()
+                .iter()
+                .map(|prompt| Arc::clone(&prompt.ids))
+                .collect(),
+            choices: validated.choices(),
+            sequences: validated.sequences_per_prompt(),
+        };
+        log.note(|counts, times| {
+            times.validated = Some(log.elapsed());
+            counts.prompt_tokens = prompts.tokens();
+            counts.max_new_tokens = validated.max_new_tokens();
+        });
+        let submitted = validated
+            .submit(state.engine())
+            .await
+            .map_err(|failure| submit_refusal(&failure))?;
+        let services = state.services()?;
+        let (stops, mode) = validated.stops();
+        let mut choices = Vec::with_capacity(submitted.len());
+        let mut seeds = Vec::with_capacity(submitted.len());
+        for SubmittedChoice {
+            stream,
+            prompt_ids,
+            stop,
+            seed,
+        } in submitted
+        {
+            let text = ChoiceText::new(&services.tokenizer, &prompt_ids, stops, mode)
+                .map_err(|error| Refusal::validation("stop", error.to_string()))?;
+            seeds.push(seed);
+            choices.push(Some(RunningChoice { stream, text, stop }));
+        }
+        Ok(Self {
+            choices,
+            turn: 0,
+            seeds,
+            prompts,
+            log: Arc::clone(log),
+            is_stream,
+            last_end: None,
+            _permit: permit,
+        })
+    }
+
+    pub(crate) fn log(&self) -> &Arc<RequestLog> {
+        &self.log
+    }
+
+    pub(crate) fn prompts(&self) -> &PromptInfo {
+        &self.prompts
+    }
+
+    /// The seed of a choice, when sampling.
+    pub(crate) fn seed(&self, choice: usize) -> Option<u64> {
+        self.seeds.get(choice).copied().flatten()
+    }
+
+    /// The next thing that happens; `None` after the last choice's end. After an error nothing more comes.
+    pub(crate) async fn next(&mut self) -> Option<Result<Happening, Refusal>> {
+        loop {
+            let (choice, event) = self.next_event().await?;
+            let result = self.take(choice, event);
+            if result.is_err() {
+                self.choices.clear();
+            }
+            match result {
+                Ok(None) => {}
+                Ok(Some(happening)) => return Some(Ok(happening)),
+                Err(refusal) => return Some(Err(refusal)),
+            }
+        }
+    }
+
+    /// The next event of any choice that still runs; `None` when none does.
+    async fn next_event(&mut self) -> Option<(usize, Option<SequenceEvent>)> {
+        if self.choices.iter().all(Option::is_none) {
+            return None;
+        }
+        let count = self.choices.len();
+        let first = self.turn;
+        let choices = &mut self.choices;
+        let (choice, event) = std::future::poll_fn(|context| {
+            for index in (first..count).chain(0..first) {
+                let Some(Some(running)) = choices.get_mut(index) else {
+                    continue;
+                };
+                // Receiving is cancel-safe: a future that is dropped unready has taken nothing.
+                let receive = pin!(running.stream.recv());
+                if let Poll::Ready(event) = receive.poll(context) {
+                    return Poll::Ready((index, event));
+                }
+            }
+            Poll::Pending
+        })
+        .await;
+        self.turn = (choice + 1) % count;
+        Some((choice, event))
+    }
+
+    fn take(
+        &mut self,
+        choice: usize,
+        event: Option<SequenceEvent>,
+    ) -> Result<Option<Happening>, Refusal> {
+        match event {
+            Some(SequenceEvent::Started { cached_tokens }) => {
+                let is_first_of_prompt = choice.is_multiple_of(self.prompts.sequences);
+                self.log.note(|counts, times| {
+                    times.started.get_or_insert(self.log.elapsed());
+                    if is_first_of_prompt {
+                        counts.cached_tokens += cached_tokens;
+                    }
+                });
+                Ok(Some(Happening::Started {
+                    choice,
+                    cached_tokens,
+                }))
+            }
+            Some(SequenceEvent::PromptLogprobs(tokens)) => Ok(Some(Happening::PromptLogprobs {
+                choice,
+                logprobs: tokens
+                    .iter()
+                    .map(|token| token.logprob.unwrap_or(f32::NAN))
+                    .collect(),
+            })),
+            Some(SequenceEvent::Token(token)) => Ok(self.token(choice, token)),
+            // Every end by ids is known with the id, so an end that comes by itself is not one we asked for.
+            Some(SequenceEvent::Finished(reason)) => {
+                let stale = matches!(
+                    reason,
+                    FinishReason::Eos | FinishReason::StopToken(_) | FinishReason::Length
+                ) && self.choices.get(choice).is_some_and(Option::is_none);
+                if stale {
+                    return Ok(None);
+                }
+                Err(self.incomplete())
+            }
+            Some(SequenceEvent::Failed(failure)) => Err(Refusal::generation(&describe(&failure))),
+            Some(SequenceEvent::Interrupted(cause)) => Err(Refusal::generation(&cause.to_string())),
+            None => Err(self.incomplete()),
+        }
+    }
+
+    fn incomplete(&self) -> Refusal {
+        if self.is_stream {
+            Refusal::new(Cause::IncompleteStream, "Incomplete generation stream")
+        } else {
+            Refusal::new(Cause::Incomplete, "Incomplete generation")
+        }
+    }
+
+    fn token(&mut self, choice: usize, token: SampledToken) -> Option<Happening> {
+        let slot = self.choices.get_mut(choice)?;
+        let running = slot.as_mut()?;
+        let end = running.end_by_id(token.id);
+        let raw = RawToken {
+            id: token.id,
+            logprob: token.logprob,
+            top: token.top,
+        };
+        let step = running.text.push(raw, end);
+        self.log.note(|counts, times| {
+            let now = self.log.elapsed();
+            times.first_token.get_or_insert(now);
+            times.last_token = Some(now);
+            counts.generated_tokens += 1;
+        });
+        if let Some(reason) = step.end {
+            // The engine's own end is on its way or there already. Reading it spares a needless cancel; after a
+            // stop string, dropping the stream is the cancel.
+            let _ = running.stream.try_recv();
+            *slot = None;
+            self.last_end = Some(reason);
+            if self.choices.iter().all(Option::is_none) {
+                self.log.finish(reason);
+            }
+        }
+        Some(Happening::Token { choice, step })
+    }
+
+    /// Runs to the end: `records[prompt][sequence]`.
+    pub(crate) async fn collect(mut self) -> Result<Vec<Vec<ChoiceRecord>>, Refusal> {
+        let mut records: Vec<ChoiceRecord> = self
+            .seeds
+            .iter()
+            .map(|seed| ChoiceRecord {
+                seed: *seed,
+                ..ChoiceRecord::default()
+            })
+            .collect();
+        while let Some(happening) = self.next().await {
+            match happening? {
+                Happening::Started {
+                    choice,
+                    cached_tokens,
+                } => {
+                    if let Some(record) = records.get_mut(choice) {
+                        record.cached_tokens = cached_tokens;
+                    }
+                }
+                Happening::PromptLogprobs { choice, logprobs } => {
+                    if let Some(record) = records.get_mut(choice) {
+                        record.push_prompt_logprobs(logprobs);
+                    }
+                }
+                Happening::Token { choice, step } => {
+                    if let Some(record) = records.get_mut(choice) {
+                        record.push(step);
+                    }
+                }
+            }
+        }
+        let mut grouped = Vec::with_capacity(self.prompts.ids.len());
+        let mut records = records.into_iter();
+        for _ in &self.prompts.ids {
+            grouped.push(records.by_ref().take(self.prompts.sequences).collect());
+        }
+        Ok(grouped)
+    }
+}
+
+fn describe(failure: &SequenceFailure) -> String {
+    match failure {
+        SequenceFailure::NonFinite => "the model's output for this request is not finite".to_owned(),
+        SequenceFailure::Row(words) | SequenceFailure::Step(words) => words.clone(),
+        SequenceFailure::OutOfMemory => {
+            "out of memory, even with nothing else running".to_owned()
+        }
+    }
+}

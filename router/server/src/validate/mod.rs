@@ -1,0 +1,281 @@
+//! The one gate between dialects and the engine.
+//!
+//! A [`ValidatedCall`] is made here only, from a dialect's call, after bounds, templates and tokenising; and only it
+//! makes the engine's sequence requests. So no route can send the engine something unchecked.
+
+mod prompts;
+
+use crate::app::AppState;
+use crate::engine::{EngineHandle, SequenceStream, SubmitFailure};
+use crate::services::ModelServices;
+use headrace_dialect::bounds::ContextLimits;
+use headrace_dialect::call::{Call, Sampling};
+use headrace_dialect::refusal::{Cause, Dialect, Refusal};
+use headrace_scheduler::{SamplingParams, SequenceRequest, StopConditions, TokenId};
+use headrace_text::StopMode;
+use std::sync::Arc;
+
+pub(crate) use prompts::{encode_prompt, run_on_pool};
+
+/// Prompts × choices, ready to run.
+#[derive(Debug)]
+pub(crate) struct ValidatedCall {
+    prompts: Vec<ValidatedPrompt>,
+    sampling: SamplingParams,
+    stop: StopConditions,
+    best_of: u32,
+    choices: usize,
+    do_sample: bool,
+    prompt_logprobs: bool,
+    stops: Vec<String>,
+    mode: StopMode,
+}
+
+/// One prompt's ids and how many tokens may follow.
+#[derive(Debug)]
+pub(crate) struct ValidatedPrompt {
+    pub(crate) ids: Arc<[TokenId]>,
+    pub(crate) max_new_tokens: u32,
+}
+
+/// One sequence on its way: its events, and what is needed to read them.
+#[derive(Debug)]
+pub(crate) struct SubmittedChoice {
+    pub(crate) stream: SequenceStream,
+    pub(crate) prompt_ids: Arc<[TokenId]>,
+    pub(crate) stop: StopConditions,
+    /// When sampling.
+    pub(crate) seed: Option<u64>,
+}
+
+impl ValidatedCall {
+    /// Checks a call against the served model and tokenises it.
+    pub(crate) async fn new(
+        state: &AppState,
+        call: Call,
+        dialect: Dialect,
+    ) -> Result<Self, Refusal> {
+        let services = state.services()?;
+        let limits = state.context_limits()?;
+        check_ids(&call, &limits)?;
+        check_truncate(&call, &limits)?;
+        let (do_sample, resolved) = call.sampling.resolve(&services.sampling_defaults);
+        let sampling = sampling_params(&call, services, do_sample, &resolved);
+        let stop = StopConditions {
+            max_new_tokens: 1,
+            eos_token_ids: if call.ignore_eos {
+                Arc::from([])
+            } else {
+                Arc::clone(&services.eos_token_ids)
+            },
+            stop_token_ids: call.stop_token_ids.clone(),
+            min_tokens: call.min_tokens,
+        };
+        let truncate = call.truncate;
+        let asked = call.max_new_tokens;
+        let prompts = prompts::encode_all(state, call.prompts, truncate).await?;
+        let prompts = prompts
+            .into_iter()
+            .map(|ids| {
+                let max_new_tokens = limits.output_tokens(dialect, ids.len(), asked)?;
+                check_prompt(&ids, &limits)?;
+                check_min_tokens(call.min_tokens, max_new_tokens)?;
+                Ok(ValidatedPrompt {
+                    ids: Arc::from(ids),
+                    max_new_tokens,
+                })
+            })
+            .collect::<Result<Vec<_>, Refusal>>()?;
+        Ok(Self {
+            prompts,
+            sampling,
+            stop,
+            best_of: call.best_of.max(call.choices),
+            choices: usize::try_from(call.choices).unwrap_or(1),
+            do_sample,
+            prompt_logprobs: call.report.prompt_logprobs,
+            stops: call.stops,
+            mode: match dialect {
+                Dialect::Native => StopMode::KeepStop,
+                Dialect::OpenAi => StopMode::CutStop,
+            },
+        })
+    }
+
+    pub(crate) fn prompts(&self) -> &[ValidatedPrompt] {
+        &self.prompts
+    }
+
+    /// Stop strings and what becomes of their text.
+    pub(crate) fn stops(&self) -> (&[String], StopMode) {
+        (&self.stops, self.mode)
+    }
+
+    /// Choices to answer with, for each prompt.
+    pub(crate) fn choices(&self) -> usize {
+        self.choices
+    }
+
+    /// Sequences that run for each prompt.
+    pub(crate) fn sequences_per_prompt(&self) -> usize {
+        usize::try_from(self.best_of).unwrap_or(usize::MAX)
+    }
+
+    /// Output tokens that may come at most, over all sequences.
+    pub(crate) fn max_new_tokens(&self) -> u32 {
+        self.prompts
+            .iter()
+            .map(|prompt| prompt.max_new_tokens)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Hands all sequences to the engine: prompts in order, their choices in order. If one is refused, those
+    /// before it are cancelled by being dropped.
+    pub(crate) async fn submit(
+        &self,
+        engine: &EngineHandle,
+    ) -> Result<Vec<SubmittedChoice>, SubmitFailure> {
+        let mut submitted = Vec::new();
+        for prompt in &self.prompts {
+            for choice in 0..self.best_of {
+                let mut sampling = self.sampling.clone();
+                sampling.seed = sampling.seed.wrapping_add(u64::from(choice));
+                let mut stop = self.stop.clone();
+                stop.max_new_tokens = prompt.max_new_tokens;
+                let seed = self.do_sample.then_some(sampling.seed);
+                let request = SequenceRequest {
+                    id: engine.next_sequence_id(),
+                    prompt: Arc::clone(&prompt.ids),
+                    sampling,
+                    stop: stop.clone(),
+                    prompt_logprobs: self.prompt_logprobs,
+                    priority: 0,
+                    namespace: 0,
+                };
+                submitted.push(SubmittedChoice {
+                    stream: engine.submit(request).await?,
+                    prompt_ids: Arc::clone(&prompt.ids),
+                    stop,
+                    seed,
+                });
+            }
+        }
+        Ok(submitted)
+    }
+}
+
+fn sampling_params(
+    call: &Call,
+    services: &ModelServices,
+    do_sample: bool,
+    resolved: &Sampling,
+) -> SamplingParams {
+    // An end id may not come before its time, so that the model picks the next best instead of being cut there.
+    let suppressed = if call.min_tokens > 0 {
+        let eos = services
+            .eos_token_ids
+            .iter()
+            .copied()
+            .filter(|_| !call.ignore_eos);
+        eos.chain(call.stop_token_ids.iter().copied()).collect()
+    } else {
+        Vec::new()
+    };
+    SamplingParams {
+        do_sample,
+        temperature: resolved.temperature,
+        top_k: resolved.top_k,
+        top_p: resolved.top_p,
+        min_p: resolved.min_p,
+        typical_p: resolved.typical_p,
+        repetition_penalty: resolved.repetition_penalty,
+        frequency_penalty: resolved.frequency_penalty,
+        presence_penalty: resolved.presence_penalty,
+        // Clients get it back and send it again; JavaScript's numbers hold 53 bits.
+        seed: resolved
+            .seed
+            .unwrap_or_else(|| rand::random::<u64>() >> 11),
+        top_n: call.report.top_n,
+        logprobs: call.report.logprobs,
+        logit_bias: call.logit_bias.clone(),
+        suppressed_token_ids: suppressed,
+        min_tokens: call.min_tokens,
+    }
+}
+
+/// Ids of the request itself must be the model's.
+fn check_ids(call: &Call, limits: &ContextLimits) -> Result<(), Refusal> {
+    let vocab_size = limits.vocab_size;
+    let refuse = |param: &str, id: u32| {
+        Err(Refusal::validation(
+            param,
+            format!("`{param}`: token id {id} is not below the vocabulary size {vocab_size}"),
+        ))
+    };
+    if let Some(id) = call.stop_token_ids.iter().find(|id| **id >= vocab_size) {
+        return refuse("stop_token_ids", *id);
+    }
+    if let Some((id, _)) = call.logit_bias.iter().find(|(id, _)| *id >= vocab_size) {
+        return refuse("logit_bias", *id);
+    }
+    Ok(())
+}
+
+fn check_truncate(call: &Call, limits: &ContextLimits) -> Result<(), Refusal> {
+    match call.truncate {
+        Some(truncate) if truncate == 0 || truncate > limits.max_input_tokens => {
+            Err(Refusal::validation(
+                "truncate",
+                format!(
+                    "`truncate` must be strictly positive and less than {}. Given: {truncate}",
+                    limits.max_input_tokens
+                ),
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_prompt(ids: &[TokenId], limits: &ContextLimits) -> Result<(), Refusal> {
+    if ids.is_empty() {
+        return Err(Refusal::validation("inputs", "`inputs` cannot be empty"));
+    }
+    match ids.iter().find(|id| **id >= limits.vocab_size) {
+        Some(id) => Err(Refusal::validation(
+            "prompt",
+            format!(
+                "`prompt`: token id {id} is not below the vocabulary size {}",
+                limits.vocab_size
+            ),
+        )),
+        None => Ok(()),
+    }
+}
+
+fn check_min_tokens(min_tokens: u32, max_new_tokens: u32) -> Result<(), Refusal> {
+    if min_tokens > max_new_tokens {
+        return Err(Refusal::validation(
+            "min_tokens",
+            format!("`min_tokens` must be <= `max_tokens`. Given: {min_tokens} and {max_new_tokens}"),
+        ));
+    }
+    Ok(())
+}
+
+/// A refused submission, in the words of clients.
+pub(crate) fn submit_refusal(failure: &SubmitFailure) -> Refusal {
+    use headrace_scheduler::SubmitError;
+    match failure {
+        SubmitFailure::Queue(SubmitError::QueueFull { .. }) => Refusal::overloaded(),
+        SubmitFailure::Queue(SubmitError::TooLong { .. }) => {
+            Refusal::new(Cause::ContextLength, format!("Input validation error: {failure}"))
+        }
+        SubmitFailure::Queue(SubmitError::Empty | SubmitError::Duplicate(_)) => {
+            Refusal::new(Cause::Internal, failure.to_string())
+        }
+        SubmitFailure::Draining | SubmitFailure::NotReady | SubmitFailure::EngineGone => {
+            Refusal::new(Cause::Unavailable, failure.to_string())
+        }
+    }
+}

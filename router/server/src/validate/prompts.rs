@@ -1,0 +1,140 @@
+//! Prompts to ids, on the pool.
+
+use crate::app::AppState;
+use crate::services::ModelServices;
+use crate::tokenise::PoolFailure;
+use headrace_dialect::call::{ChatPrompt, Prompt};
+use headrace_dialect::refusal::{Cause, Refusal};
+use headrace_text::{Encoding, RenderOptions, RenderedPrompt, SpecialText, TemplateError, Tokenizer};
+
+/// The ids of every prompt, cut to the last `truncate`.
+pub(super) async fn encode_all(
+    state: &AppState,
+    prompts: Vec<Prompt>,
+    truncate: Option<u32>,
+) -> Result<Vec<Vec<u32>>, Refusal> {
+    let cut = move |mut ids: Vec<u32>| {
+        let keep = truncate.map_or(usize::MAX, |keep| usize::try_from(keep).unwrap_or(usize::MAX));
+        ids.drain(..ids.len().saturating_sub(keep));
+        ids
+    };
+    if prompts
+        .iter()
+        .all(|prompt| matches!(prompt, Prompt::Ids(_)))
+    {
+        // Nothing to tokenise, nothing to wait for.
+        let ids = prompts.into_iter().filter_map(|prompt| match prompt {
+            Prompt::Ids(ids) => Some(cut(ids)),
+            Prompt::Text { .. } | Prompt::Chat(_) => None,
+        });
+        return Ok(ids.collect());
+    }
+    let weight = prompts.iter().map(Prompt::weight).sum();
+    run_on_pool(state, weight, move |services| {
+        prompts
+            .into_iter()
+            .map(|prompt| match prompt {
+                Prompt::Ids(ids) => Ok(cut(ids)),
+                other => encode_prompt(services, &other).map(|(encoding, _)| cut(encoding.ids)),
+            })
+            .collect()
+    })
+    .await
+}
+
+/// Runs `work` with the model's services on the pool.
+pub(crate) async fn run_on_pool<T: Send + 'static>(
+    state: &AppState,
+    weight: usize,
+    work: impl FnOnce(&ModelServices) -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    let model = state.shared_services()?;
+    let result = state.pool().run(weight, move || work(&model)).await;
+    match result {
+        Ok(result) => result,
+        Err(PoolFailure::Full) => Err(Refusal::overloaded()),
+        Err(failure @ PoolFailure::Lost) => Err(Refusal::new(Cause::Internal, failure.to_string())),
+    }
+}
+
+/// Ids with their offsets, and the text that they were made of.
+pub(crate) fn encode_prompt(
+    services: &ModelServices,
+    prompt: &Prompt,
+) -> Result<(Encoding, String), Refusal> {
+    match prompt {
+        Prompt::Text {
+            text,
+            add_special_tokens,
+        } => services
+            .tokenizer
+            .encode(text, *add_special_tokens, SpecialText::Parse)
+            .map(|encoding| (encoding, text.clone()))
+            .map_err(|error| Refusal::validation("inputs", error.to_string())),
+        Prompt::Chat(chat) => {
+            let rendered = render(services, chat)?;
+            let encoding = encode_chat(&services.tokenizer, &rendered, chat.add_special_tokens)?;
+            Ok((encoding, rendered.text))
+        }
+        Prompt::Ids(ids) => Ok((
+            Encoding {
+                ids: ids.clone(),
+                offsets: Vec::new(),
+            },
+            String::new(),
+        )),
+    }
+}
+
+fn encode_chat(
+    tokenizer: &Tokenizer,
+    rendered: &RenderedPrompt,
+    add_special_tokens: bool,
+) -> Result<Encoding, Refusal> {
+    let wrong = |error: headrace_text::TextError| {
+        Refusal::validation("messages", error.to_string())
+    };
+    let mut encoding = tokenizer.encode_chat(rendered).map_err(wrong)?;
+    if add_special_tokens {
+        // What an empty text gets is what would stand around this one.
+        let ends = tokenizer
+            .encode("", true, SpecialText::Plain)
+            .map_err(wrong)?;
+        let bos = tokenizer.bos_id();
+        let (first, last): (Vec<u32>, Vec<u32>) =
+            ends.ids.iter().partition(|id| Some(**id) == bos);
+        let offset = (0, 0);
+        encoding.ids.splice(0..0, first.iter().copied());
+        encoding
+            .offsets
+            .splice(0..0, first.iter().map(|_| offset));
+        encoding.offsets.extend(last.iter().map(|_| offset));
+        encoding.ids.extend(last);
+    }
+    Ok(encoding)
+}
+
+fn render(services: &ModelServices, chat: &ChatPrompt) -> Result<RenderedPrompt, Refusal> {
+    let template = services
+        .template
+        .as_ref()
+        .map_err(|problem| template_refusal(problem))?;
+    let continues = chat.continues();
+    let options = RenderOptions {
+        add_generation_prompt: chat.add_generation_prompt.unwrap_or(!continues),
+        continue_final_message: continues,
+        ..RenderOptions::default()
+    };
+    template
+        .render(&chat.messages, &options)
+        .map_err(|error| match error {
+            TemplateError::Messages(problem) => {
+                Refusal::validation("messages", format!("`messages`: {problem}"))
+            }
+            other => template_refusal(&other.to_string()),
+        })
+}
+
+fn template_refusal(problem: &str) -> Refusal {
+    Refusal::new(Cause::Template, format!("Template error: {problem}")).with_param("messages")
+}
