@@ -30,6 +30,7 @@ fn request() -> GroupRequest {
         max_total_tokens: 64,
         kv_cache_bytes: None,
         required_blocks: None,
+        max_blocks: None,
         poison_fresh_blocks: false,
     }
 }

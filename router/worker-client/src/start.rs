@@ -41,6 +41,8 @@ pub struct GroupRequest {
     pub kv_cache_bytes: Option<u64>,
     /// After a restart: exactly this many.
     pub required_blocks: Option<u32>,
+    /// Use no more than this many of what the ranks have.
+    pub max_blocks: Option<u32>,
     /// Tests: blocks are filled with NaN.
     pub poison_fresh_blocks: bool,
 }
@@ -65,8 +67,10 @@ pub struct StartedGroup {
     pub group: RunningGroup,
     /// What its ranks said.
     pub description: GroupDescription,
-    /// KV blocks: the smallest rank's.
+    /// KV blocks to use: the smallest rank's, or `max_blocks` when that is less.
     pub num_blocks: u32,
+    /// The smallest rank's: what to require after a restart.
+    pub prepared_blocks: u32,
 }
 
 /// Takes a group's ranks to an open stream each. `addresses` are in rank order. Dropping the future gives up.
@@ -90,7 +94,8 @@ pub async fn start_group(
     )
     .await?;
     let description = GroupDescription::from_replies(&replies)?;
-    let num_blocks = prepare_all(&clients, request, &progress).await?;
+    let prepared_blocks = prepare_all(&clients, request, &progress).await?;
+    let num_blocks = request.max_blocks.map_or(prepared_blocks, |most| most.min(prepared_blocks));
     let open = pb::Open {
         epoch: request.epoch,
         num_blocks,
@@ -103,11 +108,7 @@ pub async fn start_group(
     )
     .await?;
     let group = RunningGroup::new(ranks, description.vocab_size);
-    Ok(StartedGroup {
-        group,
-        description,
-        num_blocks,
-    })
+    Ok(StartedGroup { group, description, num_blocks, prepared_blocks })
 }
 
 async fn describe(

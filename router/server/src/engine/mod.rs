@@ -4,10 +4,18 @@
 //! reaches it through the control socket. Nothing else touches sequences, blocks or slots, so there is no lock
 //! around them.
 
-#![allow(dead_code, reason = "the task that uses it follows in the next commit")]
-
+mod config;
+mod control;
+mod group;
 mod handle;
 mod status;
+mod streams;
+mod task;
+mod thread;
 
+pub use config::{EngineConfig, Watchdog};
+pub use control::{ControlSocket, LauncherLink};
 pub use handle::{EngineHandle, Interruption, SequenceEvent, SequenceStream, SubmitFailure};
 pub use status::{EngineStats, EngineStatus, HealthVerdict, ModelLimits};
+pub use task::EngineEnd;
+pub use thread::RunningEngine;

@@ -104,7 +104,7 @@ pub(crate) struct SharedStatus {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Board {
     pub(crate) group_up: bool,
-    pub(crate) services_ready: bool,
+    /// A group was up and requests could be validated.
     pub(crate) was_ready: bool,
     pub(crate) draining: bool,
     /// Restarts are spent, or the engine task has ended.
@@ -157,7 +157,7 @@ impl SharedStatus {
             HealthVerdict::Starting
         };
         EngineStatus {
-            ready: board.group_up && board.services_ready && !board.draining,
+            ready: board.group_up && board.was_ready && !board.draining,
             was_ready: board.was_ready,
             draining: board.draining,
             health,

@@ -70,6 +70,14 @@ impl Exposition {
         ));
     }
 
+    /// Families of one histogram each: (name, help, values).
+    pub(super) fn histograms(&mut self, labels: &str, families: &[(&str, &str, &Histogram)]) {
+        for (name, help, histogram) in families {
+            self.family(name, "histogram", help);
+            self.histogram(name, labels, histogram);
+        }
+    }
+
     fn push(&mut self, arguments: std::fmt::Arguments<'_>) {
         // Writing into a string cannot fail.
         let _ = self.text.write_fmt(arguments);

@@ -4,11 +4,6 @@
 //! the routers and dashboards that look for them. Label values come from fixed sets (and the one served model), so
 //! nothing a client sends makes a new series.
 
-#![allow(
-    dead_code,
-    reason = "the engine task that records follows in the next commits"
-)]
-
 mod exposition;
 mod instrument;
 mod page;
