@@ -19,7 +19,7 @@ pub(crate) const PANEL_VECTORS: usize = 3;
 const TASK_ROWS: usize = 128;
 /// Bytes of a panel's slice, kept in L1 while all rows of a task use it.
 const SLICE_BYTES: usize = 24 * 1024;
-/// How far ahead the weights are asked for, in floats.
+/// How far ahead the weights are asked for when each is used once, in floats.
 const PREFETCH: usize = 768;
 /// Products smaller than this (multiply-adds) are not worth waking a thread.
 const MIN_PARALLEL: usize = 32 * 1024;
@@ -189,10 +189,18 @@ unsafe fn task_body<S: Simd>(plan: &Plan, task: usize) {
                 let row = first_row + done;
                 // SAFETY: rows, columns and k are below the sizes that the caller vouches for.
                 unsafe {
+                    let weight = args.weight.add((panel * in_features + k0) * columns);
                     let tile = Tile {
                         x: args.x.at(row).add(k0),
                         x_stride: args.x.stride,
-                        weight: args.weight.add((panel * in_features + k0) * columns),
+                        weight,
+                        ahead: if blocks == 1 {
+                            weight.wrapping_add(PREFETCH)
+                        } else {
+                            // Each block fetches its share of the slice that follows.
+                            let share = (4 - blocks.min(3)) * S::LANES;
+                            weight.wrapping_add(depth * (columns + block * share))
+                        },
                         depth,
                         y: args.y.at(row).add(panel * columns),
                         y_stride: args.y.stride,
@@ -204,10 +212,11 @@ unsafe fn task_body<S: Simd>(plan: &Plan, task: usize) {
                             std::ptr::null()
                         },
                     };
-                    if block == 0 {
-                        tile_of_rows::<S, true>(&tile, count);
-                    } else {
-                        tile_of_rows::<S, false>(&tile, count);
+                    match (blocks, block) {
+                        (1, _) => tile_of_rows::<S, 3>(&tile, count),
+                        (2, _) => tile_of_rows::<S, 2>(&tile, count),
+                        (_, 0..3) => tile_of_rows::<S, 1>(&tile, count),
+                        _ => tile_of_rows::<S, 0>(&tile, count),
                     }
                 }
                 done += count;
@@ -225,6 +234,8 @@ struct Tile {
     x: *const f32,
     x_stride: usize,
     weight: *const f32,
+    /// Weights that are fetched into the cache on the way; may lie beyond the last.
+    ahead: *const f32,
     depth: usize,
     y: *mut f32,
     y_stride: usize,
@@ -236,22 +247,24 @@ struct Tile {
     bias: *const f32,
 }
 
+/// `AHEAD` vectors are fetched ahead for each k.
+///
 /// # Safety
 ///
 /// As for [`linear`]; `1 <= count <= S::ROWS <= 8`.
 #[inline(always)]
-unsafe fn tile_of_rows<S: Simd, const STREAM: bool>(tile: &Tile, count: usize) {
+unsafe fn tile_of_rows<S: Simd, const AHEAD: usize>(tile: &Tile, count: usize) {
     // SAFETY: the caller's contract.
     unsafe {
         match count {
-            1 => tile_body::<S, 1, STREAM>(tile),
-            2 => tile_body::<S, 2, STREAM>(tile),
-            3 => tile_body::<S, 3, STREAM>(tile),
-            4 => tile_body::<S, 4, STREAM>(tile),
-            5 if S::ROWS > 4 => tile_body::<S, 5, STREAM>(tile),
-            6 if S::ROWS > 4 => tile_body::<S, 6, STREAM>(tile),
-            7 if S::ROWS > 4 => tile_body::<S, 7, STREAM>(tile),
-            8 if S::ROWS > 4 => tile_body::<S, 8, STREAM>(tile),
+            1 => tile_body::<S, 1, AHEAD>(tile),
+            2 => tile_body::<S, 2, AHEAD>(tile),
+            3 => tile_body::<S, 3, AHEAD>(tile),
+            4 => tile_body::<S, 4, AHEAD>(tile),
+            5 if S::ROWS > 4 => tile_body::<S, 5, AHEAD>(tile),
+            6 if S::ROWS > 4 => tile_body::<S, 6, AHEAD>(tile),
+            7 if S::ROWS > 4 => tile_body::<S, 7, AHEAD>(tile),
+            8 if S::ROWS > 4 => tile_body::<S, 8, AHEAD>(tile),
             _ => {}
         }
     }
@@ -261,7 +274,7 @@ unsafe fn tile_of_rows<S: Simd, const STREAM: bool>(tile: &Tile, count: usize) {
 ///
 /// As for [`linear`].
 #[inline(always)]
-unsafe fn tile_body<S: Simd, const ROWS: usize, const STREAM: bool>(tile: &Tile) {
+unsafe fn tile_body<S: Simd, const ROWS: usize, const AHEAD: usize>(tile: &Tile) {
     let lanes = S::LANES;
     // SAFETY: `width` columns of `ROWS` rows of y, `depth` floats of each row of x and `depth` times
     // the panel's columns of the weight are valid by the caller's contract.
@@ -278,15 +291,16 @@ unsafe fn tile_body<S: Simd, const ROWS: usize, const STREAM: bool>(tile: &Tile)
                 }
             }
         }
-        let mut weight = tile.weight;
+        let (mut weight, mut ahead) = (tile.weight, tile.ahead);
         for k in 0..tile.depth {
             let mut columns = [S::splat(0.0); PANEL_VECTORS];
             for (vector, column) in columns.iter_mut().enumerate() {
                 *column = S::load(weight.add(vector * lanes));
-                if STREAM {
-                    S::prefetch(weight.wrapping_add(PREFETCH + vector * lanes));
-                }
             }
+            for vector in 0..AHEAD {
+                S::prefetch(ahead.wrapping_add(vector * lanes));
+            }
+            ahead = ahead.wrapping_add(AHEAD * lanes);
             for (row, sums) in sums.iter_mut().enumerate() {
                 let x = S::splat(*tile.x.add(row * tile.x_stride + k));
                 for (sum, column) in sums.iter_mut().zip(columns) {

@@ -161,6 +161,15 @@ fn set_threads(py: Python<'_>, threads: usize) -> PyResult<()> {
         .map_err(|error| PyOSError::new_err(error.to_string()))
 }
 
+/// Asks for large pages in memory that was not touched yet; a hint.
+#[pyfunction]
+fn advise_large_pages(address: usize, bytes: usize) -> PyResult<()> {
+    need("advise_large_pages: a null address", address != 0)?;
+    // SAFETY: the caller's word.
+    unsafe { crate::advise_large_pages(with_exposed_provenance_mut(address), bytes) };
+    Ok(())
+}
+
 /// Columns of a packed panel of the kernel set in use.
 #[pyfunction]
 fn panel_columns() -> PyResult<usize> {
@@ -518,8 +527,8 @@ fn copy_blocks(py: Python<'_>, kv: Kv, copies: (usize, usize)) -> PyResult<()> {
 mod module {
     #[pymodule_export]
     use super::{
-        argmax_logsumexp, attend, check_attention, copy_blocks, kernel_set, kernel_sets, linear,
-        non_finite, pack_linear, panel_columns, rms_norm, rotary, set_kernel_set, set_threads,
-        silu_mul, threads, write_kv,
+        advise_large_pages, argmax_logsumexp, attend, check_attention, copy_blocks, kernel_set,
+        kernel_sets, linear, non_finite, pack_linear, panel_columns, rms_norm, rotary,
+        set_kernel_set, set_threads, silu_mul, threads, write_kv,
     };
 }

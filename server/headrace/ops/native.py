@@ -25,8 +25,27 @@ def set_compute_threads(threads: int) -> None:
     _kernels.set_threads(threads)
 
 
-def _layout() -> str:
-    return f"panels-{_kernels.panel_columns()}"
+#: Weights are packed into slabs of this size, for one of a few megabytes alone gets no large pages.
+_SLAB_FLOATS = 16 << 20
+
+
+class _Slabs:
+    """Memory for packed weights, one after the other; freed when its last weight is."""
+
+    def __init__(self) -> None:
+        self._slab = torch.empty(0, dtype=torch.float32)
+        self._used = 0
+
+    def take(self, floats: int) -> Tensor:
+        """Returns a float32 tensor of this size that starts at a cache line."""
+        padded = -(-floats // 16) * 16
+        if self._used + padded > self._slab.numel():
+            self._slab = torch.empty(max(padded, _SLAB_FLOATS), dtype=torch.float32)
+            self._used = 0
+            _kernels.advise_large_pages(self._slab.data_ptr(), self._slab.nbytes)
+        taken = self._slab[self._used : self._used + floats]
+        self._used += padded
+        return taken
 
 
 class NativeOpSet:
@@ -40,7 +59,8 @@ class NativeOpSet:
         """
         self._name = f"native-{_kernels.kernel_set()}"
         self._columns = _kernels.panel_columns()
-        self._layout = _layout()
+        self._layout = f"panels-{self._columns}"
+        self._slabs = _Slabs()
         self._attention = NativeAttention()
 
     @property
@@ -58,7 +78,7 @@ class NativeOpSet:
         out_features, in_features = weight.shape
         source = weight.detach().to(torch.float32).contiguous()
         panels = -(-out_features // self._columns)
-        packed = torch.empty(panels * self._columns * in_features, dtype=torch.float32)
+        packed = self._slabs.take(panels * self._columns * in_features)
         _kernels.pack_linear(
             address(source, torch.float32, "weight"),
             (packed.data_ptr(), out_features, in_features, self._columns),
