@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 
     from headrace.document import WeightFiles
 
-Progress = "Callable[[str, int, int, str], None]"
-"""Called with stage, done, total and unit: `("weights", 1024, 4096, "bytes")`."""
-
 STAGE = "weights"
+"""What progress calls this work: `progress("weights", 1024, 4096, "bytes")`."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,7 @@ def check_tensors(
     Raises:
         WeightsError: The first missing, mis-shaped or unexpected tensor, and its file.
     """
-    files = ", ".join(sorted({info.file for info in source.tensors.values()})) or "the files"
+    files = _name_of(sorted({info.file for info in source.tensors.values()}))
     for name, shape in expected.items():
         info = source.tensors.get(name)
         if info is None:
@@ -156,6 +154,12 @@ class WeightReader:
     def __contains__(self, name: str) -> bool:
         """Whether the files hold the tensor."""
         return name in self.source.tensors
+
+
+def _name_of(files: list[str]) -> str:
+    if not files:
+        return "the files, which hold no tensors"
+    return files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
 
 
 def _share(info: TensorInfo, rows: range | None, columns: range | None) -> int:

@@ -68,6 +68,23 @@ def test_missing_tensor(folder, ops, tmp_path):
     assert "model.safetensors" in message
 
 
+def test_missing_tensor_of_several_files(folder, ops, tmp_path):
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["lm_head.weight"]
+    half = len(tensors) // 2
+    items = list(tensors.items())
+    save_file(dict(items[:half]), tmp_path / "a.safetensors")
+    save_file(dict(items[half:]), tmp_path / "b.safetensors")
+    (tmp_path / "config.json").write_text((folder / "config.json").read_text())
+    message = refusal(WeightsError, document_of(tmp_path), ops)
+    assert message == "tensor `lm_head.weight` is missing from a.safetensors and 1 more"
+
+
+def test_no_tensors_at_all(folder, ops, tmp_path):
+    document = rewritten(folder, tmp_path, lambda tensors: tensors.clear())
+    assert "hold no tensors" in refusal(WeightsError, document, ops)
+
+
 def test_mis_shaped_tensor(folder, ops, tmp_path):
     def cut(tensors):
         tensors["model.norm.weight"] = tensors["model.norm.weight"][:60].clone()
