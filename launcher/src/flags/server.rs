@@ -1,0 +1,59 @@
+//! Where and for whom it is served, and what the terminal shows.
+
+use clap::Args;
+use std::path::PathBuf;
+
+/// Flags of the HTTP side.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Server")]
+pub(crate) struct ServerFlags {
+    /// Address to listen on: IPv4 or IPv6. A HOSTNAME variable that is no address (containers set one) is ignored.
+    #[arg(long, env, default_value = "0.0.0.0")]
+    pub(crate) hostname: String,
+
+    /// Port to listen on; 0 takes a free one. Vertex's AIP_HTTP_PORT counts before PORT.
+    #[arg(long, short, env, default_value_t = 3000)]
+    pub(crate) port: u16,
+
+    /// A second listener for `/metrics` alone. Absent: none (the main port has `/metrics` too).
+    #[arg(long, env)]
+    pub(crate) prometheus_port: Option<u16>,
+
+    /// A key that opens the guarded routes; may be repeated. None: no key is asked for.
+    #[arg(long, env, hide_env_values = true)]
+    pub(crate) api_key: Vec<String>,
+
+    /// A file with one key a line, beside those of --api-key.
+    #[arg(long, env)]
+    pub(crate) api_key_file: Option<PathBuf>,
+
+    /// An origin that browsers may call from; may be repeated. None: any.
+    #[arg(long, env)]
+    pub(crate) cors_allow_origin: Vec<String>,
+
+    /// Model names that are not served answer 404, where TGI takes any name.
+    #[arg(long, env, value_parser = clap::builder::BoolishValueParser::new())]
+    pub(crate) strict_model_name: bool,
+
+    /// Refuse requests that ask for a grammar, for good.
+    #[arg(long, env, value_parser = clap::builder::BoolishValueParser::new())]
+    pub(crate) disable_grammar_support: bool,
+
+    /// Seconds that admitted requests get to finish after SIGTERM or Ctrl-C. A second signal ends at once.
+    #[arg(long, short, env, default_value_t = 90)]
+    pub(crate) graceful_termination_timeout: u64,
+}
+
+/// Flags about output.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Terminal")]
+pub(crate) struct TerminalFlags {
+    /// Log JSON lines instead of text. The variable LOG_FORMAT=json does the same; LOG_LEVEL (trace to error) and
+    /// LOG_COLORIZE (0 or 1) hold for both.
+    #[arg(long, env, value_parser = clap::builder::BoolishValueParser::new())]
+    pub(crate) json_output: bool,
+
+    /// Print what this was built from and what it runs on, and end.
+    #[arg(long, short)]
+    pub(crate) env: bool,
+}

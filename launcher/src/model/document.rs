@@ -1,0 +1,326 @@
+//! Files on disk to the model document.
+
+use super::Place;
+use crate::failure::Failure;
+use crate::flags::Dtype;
+use crate::settings::ModelSettings;
+use headrace_checkpoint::gguf::GgufModel;
+use headrace_checkpoint::hf_config::{DecoderShape, HfConfig, config_from_gguf};
+use headrace_checkpoint::layout::{check_gguf, check_safetensors, vocab_size_of_safetensors};
+use headrace_checkpoint::safetensors::SafetensorsModel;
+use headrace_control::{ModelDocument, TokenizerSource, Weights};
+use serde_json::{Map, Value, json};
+use std::path::{Path, PathBuf};
+
+/// Files of formats that run code when they are loaded.
+const PICKLES: [&str; 5] = ["bin", "pt", "pth", "ckpt", "pkl"];
+
+/// What the hub said about a snapshot, and where the model will run.
+#[derive(Debug, Default)]
+pub(crate) struct Origin {
+    /// Commit.
+    pub(crate) revision: Option<String>,
+    /// `pipeline_tag`.
+    pub(crate) pipeline_tag: Option<String>,
+    /// The workers compute on CUDA.
+    pub(crate) is_cuda: bool,
+}
+
+/// Checks the files and says where everything is.
+pub(crate) fn resolve(
+    place: &Place,
+    settings: &ModelSettings,
+    origin: Origin,
+) -> Result<ModelDocument, Failure> {
+    let files = match place {
+        Place::Folder(folder) => folder_files(&absolute(folder), settings)?,
+        Place::Gguf(path) => gguf_files(&absolute(path), settings)?,
+        Place::Hub(id) => return Err(Failure::new(format!("{id}: was not downloaded"))),
+    };
+    let dtype = dtype(settings, &files.config, origin.is_cuda)?;
+    let mut document = ModelDocument {
+        model_id: settings.model_id.clone(),
+        revision: origin.revision,
+        pipeline_tag: origin.pipeline_tag,
+        weights: files.weights,
+        config: files.config.into_value(),
+        tokenizer: files.tokenizer,
+        tokenizer_config: files.tokenizer_config,
+        chat_template: files.chat_template,
+        generation_config: files.generation_config,
+        dtype: dtype.name().to_owned(),
+        max_position_embeddings: files.shape.max_position_embeddings,
+        vocab_size: files.vocab_size,
+    };
+    stretch(&mut document, settings);
+    use_tokenizer_config(&mut document, settings)?;
+    check_limits(&document, settings)?;
+    Ok(document)
+}
+
+/// What a place holds.
+struct ModelFiles {
+    config: HfConfig,
+    shape: DecoderShape,
+    weights: Weights,
+    vocab_size: u32,
+    tokenizer: TokenizerSource,
+    tokenizer_config: Option<PathBuf>,
+    chat_template: Option<PathBuf>,
+    generation_config: Option<PathBuf>,
+}
+
+fn folder_files(folder: &Path, settings: &ModelSettings) -> Result<ModelFiles, Failure> {
+    let existing = |name: &str| Some(folder.join(name)).filter(|path| path.exists());
+    if existing("config.json").is_none()
+        && let Some(gguf) = first_with_extension(folder, &["gguf"])
+    {
+        let line = format!(
+            "{}: no config.json; give the file {} itself",
+            folder.display(),
+            gguf.display()
+        );
+        return Err(Failure::new(line));
+    }
+    let config = HfConfig::open(folder.join("config.json"))?;
+    let shape = config.decoder_shape()?;
+    let weights_folder = match &settings.weights_folder {
+        Some(override_folder) if !override_folder.is_dir() => {
+            let line = format!(
+                "--weights-cache-override {}: no such directory",
+                override_folder.display()
+            );
+            return Err(Failure::new(line));
+        }
+        Some(override_folder) => absolute(override_folder),
+        None => folder.to_owned(),
+    };
+    let Some(model) = SafetensorsModel::open(&weights_folder)? else {
+        return Err(no_weights(&weights_folder));
+    };
+    let rows = vocab_size_of_safetensors(&model, &config)?;
+    check_safetensors(&model, &shape)?;
+    let tokenizer_config = existing("tokenizer_config.json");
+    let generation_config = existing("generation_config.json");
+    for path in tokenizer_config.iter().chain(&generation_config) {
+        read_object(path)?;
+    }
+    Ok(ModelFiles {
+        vocab_size: narrow(&config, rows)?,
+        weights: Weights::Safetensors {
+            files: model
+                .files()
+                .iter()
+                .map(|file| file.path().to_owned())
+                .collect(),
+        },
+        tokenizer: TokenizerSource::TokenizerJson {
+            path: tokenizer_json(folder)?,
+        },
+        tokenizer_config,
+        chat_template: existing("chat_template.jinja").or_else(|| existing("chat_template.json")),
+        generation_config,
+        config,
+        shape,
+    })
+}
+
+fn gguf_files(path: &Path, settings: &ModelSettings) -> Result<ModelFiles, Failure> {
+    if settings.weights_folder.is_some() {
+        let line = "--weights-cache-override: a GGUF file holds its own weights";
+        return Err(Failure::usage(line));
+    }
+    let model = GgufModel::open(path)?;
+    let config = config_from_gguf(&model)?;
+    let shape = config.decoder_shape()?;
+    check_gguf(&model, &shape)?;
+    // The tokenizer's kind and pieces are the router's to read; that there is one can be told here.
+    model.first().string("tokenizer.ggml.model")?;
+    Ok(ModelFiles {
+        vocab_size: narrow(&config, shape.vocab_size)?,
+        weights: Weights::Gguf {
+            files: model
+                .parts()
+                .iter()
+                .map(|part| part.path().to_owned())
+                .collect(),
+        },
+        tokenizer: TokenizerSource::Gguf {
+            path: model.first().path().to_owned(),
+        },
+        tokenizer_config: None,
+        chat_template: None,
+        generation_config: None,
+        config,
+        shape,
+    })
+}
+
+fn tokenizer_json(folder: &Path) -> Result<PathBuf, Failure> {
+    let path = folder.join("tokenizer.json");
+    if path.exists() {
+        return Ok(path);
+    }
+    let others = [
+        "tokenizer.model",
+        "tekken.json",
+        "vocab.json",
+        "tiktoken.model",
+    ];
+    let hint = others
+        .into_iter()
+        .find(|name| folder.join(name).exists())
+        .map(|name| format!(" ({name} is there, but cannot be converted yet)"));
+    let line = format!(
+        "{}: no such file{}",
+        path.display(),
+        hint.unwrap_or_default()
+    );
+    Err(Failure::new(line))
+}
+
+fn no_weights(folder: &Path) -> Failure {
+    match first_with_extension(folder, &PICKLES) {
+        Some(pickle) => Failure::new(format!(
+            "{}: pickled weights are never loaded, for that may run code; convert them to safetensors",
+            pickle.display()
+        )),
+        None => Failure::new(format!("{}: no *.safetensors file", folder.display())),
+    }
+}
+
+fn first_with_extension(folder: &Path, extensions: &[&str]) -> Option<PathBuf> {
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
+        .ok()?
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| {
+            path.extension()
+                .and_then(|extension| extension.to_str())
+                .is_some_and(|extension| extensions.contains(&extension))
+        })
+        .collect();
+    paths.sort();
+    paths.into_iter().next()
+}
+
+/// The CPU computes in float32 and nothing else: another type would be a promise that is not kept.
+fn dtype(settings: &ModelSettings, config: &HfConfig, is_cuda: bool) -> Result<Dtype, Failure> {
+    if !is_cuda {
+        return match settings.dtype {
+            None | Some(Dtype::Float32) => Ok(Dtype::Float32),
+            Some(other) => Err(Failure::usage(format!(
+                "--dtype {}: on the CPU everything is computed in float32; leave the flag out",
+                other.name()
+            ))),
+        };
+    }
+    let stored = config
+        .get("dtype")
+        .or_else(|| config.get("torch_dtype"))
+        .and_then(Value::as_str);
+    Ok(settings.dtype.unwrap_or(match stored {
+        Some("float16") => Dtype::Float16,
+        Some("float32") => Dtype::Float32,
+        _ => Dtype::Bfloat16,
+    }))
+}
+
+/// `--rope-scaling`: in place of the config's own scaling, whichever of the two keys it uses.
+fn stretch(document: &mut ModelDocument, settings: &ModelSettings) {
+    let (Some((scaling, factor)), Some(config)) =
+        (settings.rope_scaling, document.config.as_object_mut())
+    else {
+        return;
+    };
+    let mut parameters = Map::new();
+    if let Some(theta) = config
+        .get("rope_parameters")
+        .and_then(|known| known.get("rope_theta"))
+    {
+        parameters.insert("rope_theta".into(), theta.clone());
+    }
+    parameters.insert("rope_type".into(), scaling.name().into());
+    parameters.insert("factor".into(), json!(factor));
+    let key = if config.contains_key("rope_parameters") {
+        "rope_parameters"
+    } else {
+        "rope_scaling"
+    };
+    config.insert(key.to_owned(), Value::Object(parameters));
+    let stretched = f64::from(document.max_position_embeddings) * factor;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "positive, and `as` ends at the type's largest value"
+    )]
+    let stretched = stretched as u32;
+    document.max_position_embeddings = stretched;
+}
+
+/// `--tokenizer-config-path`: a template alone, or a whole config whose template counts if it has one.
+fn use_tokenizer_config(
+    document: &mut ModelDocument,
+    settings: &ModelSettings,
+) -> Result<(), Failure> {
+    let Some(path) = &settings.tokenizer_config else {
+        return Ok(());
+    };
+    let path = absolute(path);
+    if path
+        .extension()
+        .is_some_and(|extension| extension == "jinja")
+    {
+        if !path.is_file() {
+            let line = format!("--tokenizer-config-path {}: no such file", path.display());
+            return Err(Failure::new(line));
+        }
+        document.chat_template = Some(path);
+        return Ok(());
+    }
+    let config = read_object(&path)?;
+    if config.contains_key("chat_template") {
+        document.chat_template = Some(path.clone());
+    }
+    document.tokenizer_config = Some(path);
+    Ok(())
+}
+
+fn check_limits(document: &ModelDocument, settings: &ModelSettings) -> Result<(), Failure> {
+    let context = document.max_position_embeddings;
+    if let Some(total) = settings.max_total_tokens
+        && total > context
+    {
+        let line = format!("--max-total-tokens {total}: the model's context is {context}");
+        return Err(Failure::usage(line));
+    }
+    if let Some(input) = settings.max_input_tokens
+        && input >= context
+    {
+        let line =
+            format!("--max-input-tokens {input}: must be below the model's context, {context}");
+        return Err(Failure::usage(line));
+    }
+    Ok(())
+}
+
+fn narrow(config: &HfConfig, rows: u64) -> Result<u32, Failure> {
+    u32::try_from(rows).map_err(|_| {
+        Failure::new(format!(
+            "{}: key `vocab_size` is {rows}",
+            config.path().display()
+        ))
+    })
+}
+
+fn read_object(path: &Path) -> Result<Map<String, Value>, Failure> {
+    let text = std::fs::read(path)
+        .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+    serde_json::from_slice(&text)
+        .map_err(|error| Failure::new(format!("{}: not a JSON object: {error}", path.display())))
+}
+
+/// Workers need not share the launcher's working directory.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}

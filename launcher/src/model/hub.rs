@@ -1,0 +1,122 @@
+//! The hub, through `python -m headrace.hub.download`.
+
+use crate::settings::ModelSettings;
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A line that the downloader prints.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum DownloadLine {
+    /// The last one: where the snapshot lies.
+    Done {
+        /// The snapshot's folder.
+        path: PathBuf,
+        /// Its commit.
+        revision: Option<String>,
+        /// The hub's `pipeline_tag`.
+        pipeline_tag: Option<String>,
+    },
+    /// How far a file is.
+    Progress {
+        /// `download`.
+        stage: String,
+        /// The file's name; all of them together if absent.
+        #[serde(default)]
+        file: Option<String>,
+        /// Bytes.
+        done: u64,
+        /// Bytes; 0: not known.
+        total: u64,
+    },
+}
+
+/// The download of `model.model_id`; with `offline` it only looks into the cache.
+pub(crate) fn download_command(python: &Path, model: &ModelSettings, offline: bool) -> Command {
+    let mut command = Command::new(python);
+    command.args(["-m", "headrace.hub.download", "--model-id", &model.model_id]);
+    if let Some(revision) = &model.revision {
+        command.args(["--revision", revision]);
+    }
+    if let Some(cache) = cache_override(model) {
+        command.env("HF_HUB_CACHE", cache);
+    }
+    if offline {
+        command.env("HF_HUB_OFFLINE", "1");
+    }
+    // Older names of the token that TGI's deployments still set.
+    if !is_set("HF_TOKEN") {
+        let old = ["HUGGING_FACE_HUB_TOKEN", "HF_API_TOKEN"];
+        if let Some(token) = old
+            .into_iter()
+            .find(|name| is_set(name))
+            .and_then(std::env::var_os)
+        {
+            command.env("HF_TOKEN", token);
+        }
+    }
+    command
+}
+
+/// Whether the hub's cache has any snapshot of the model. Cheap, so that Python is only asked when it may help.
+pub(crate) fn has_cached(model: &ModelSettings) -> bool {
+    let folder = format!("models--{}", model.model_id.replace('/', "--"));
+    cache_folder(model).is_some_and(|cache| cache.join(folder).join("snapshots").is_dir())
+}
+
+fn cache_override(model: &ModelSettings) -> Option<PathBuf> {
+    model.hub_cache.clone().or_else(|| {
+        // huggingface_hub's own old name.
+        (!is_set("HF_HUB_CACHE"))
+            .then(|| path_variable("HUGGINGFACE_HUB_CACHE"))
+            .flatten()
+    })
+}
+
+/// The rules of `huggingface_hub`.
+fn cache_folder(model: &ModelSettings) -> Option<PathBuf> {
+    cache_override(model)
+        .or_else(|| path_variable("HF_HUB_CACHE"))
+        .or_else(|| path_variable("HF_HOME").map(|home| home.join("hub")))
+        .or_else(|| path_variable("XDG_CACHE_HOME").map(|cache| cache.join("huggingface/hub")))
+        .or_else(|| path_variable("HOME").map(|home| home.join(".cache/huggingface/hub")))
+}
+
+fn path_variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name)
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
+}
+
+fn is_set(name: &str) -> bool {
+    path_variable(name).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_downloader() {
+        let parse = |line: &str| serde_json::from_str::<DownloadLine>(line).ok();
+        assert_eq!(
+            parse(r#"{"stage":"download","file":"model.safetensors","done":1,"total":2}"#),
+            Some(DownloadLine::Progress {
+                stage: "download".into(),
+                file: Some("model.safetensors".into()),
+                done: 1,
+                total: 2
+            })
+        );
+        assert_eq!(
+            parse(r#"{"path":"/c/snapshots/abc","revision":"abc","pipeline_tag":null}"#),
+            Some(DownloadLine::Done {
+                path: "/c/snapshots/abc".into(),
+                revision: Some("abc".into()),
+                pipeline_tag: None
+            })
+        );
+        assert_eq!(parse("{}"), None);
+    }
+}

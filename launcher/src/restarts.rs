@@ -1,0 +1,99 @@
+//! When a group that died is started again, and when that is given up.
+
+use std::time::{Duration, Instant};
+
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Up for this long, a group is sound whatever came before.
+const SOUND_AFTER: Duration = Duration::from_mins(10);
+
+/// Counts restarts without a completed step or ten minutes of being up between them.
+#[derive(Debug)]
+pub(crate) struct RestartPolicy {
+    most: u32,
+    in_a_row: u32,
+    up_since: Option<Instant>,
+}
+
+/// What follows a death.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AfterDeath {
+    /// Start again after this pause.
+    Restart(Duration),
+    /// The limit is spent.
+    GiveUp,
+}
+
+impl RestartPolicy {
+    pub(crate) fn new(most: u32) -> Self {
+        Self {
+            most,
+            in_a_row: 0,
+            up_since: None,
+        }
+    }
+
+    /// All ranks listen.
+    pub(crate) fn group_up(&mut self, now: Instant) {
+        self.up_since = Some(now);
+    }
+
+    /// The group did its work once.
+    pub(crate) fn step_completed(&mut self) {
+        self.in_a_row = 0;
+    }
+
+    /// The group is gone.
+    pub(crate) fn group_down(&mut self, now: Instant) -> AfterDeath {
+        if self
+            .up_since
+            .take()
+            .is_some_and(|since| now.duration_since(since) >= SOUND_AFTER)
+        {
+            self.in_a_row = 0;
+        }
+        if self.in_a_row >= self.most {
+            return AfterDeath::GiveUp;
+        }
+        let doublings = self.in_a_row.min(16);
+        self.in_a_row += 1;
+        AfterDeath::Restart((FIRST_PAUSE * (1 << doublings)).min(LONGEST_PAUSE))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_thirty_seconds() {
+        let now = Instant::now();
+        let mut policy = RestartPolicy::new(9);
+        let pauses: Vec<u128> = (0..9)
+            .map(|_| match policy.group_down(now) {
+                AfterDeath::Restart(pause) => pause.as_millis(),
+                AfterDeath::GiveUp => 0,
+            })
+            .collect();
+        assert_eq!(
+            pauses,
+            [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000, 30_000]
+        );
+        assert_eq!(policy.group_down(now), AfterDeath::GiveUp);
+    }
+
+    #[test]
+    fn a_step_or_ten_minutes_clear_the_count() {
+        let now = Instant::now();
+        let first = AfterDeath::Restart(FIRST_PAUSE);
+        let mut policy = RestartPolicy::new(1);
+        assert_eq!(policy.group_down(now), first);
+        policy.step_completed();
+        assert_eq!(policy.group_down(now), first);
+        policy.group_up(now);
+        assert_eq!(policy.group_down(now + SOUND_AFTER), first);
+        policy.group_up(now);
+        assert_eq!(policy.group_down(now + SOUND_AFTER / 2), AfterDeath::GiveUp);
+        assert_eq!(RestartPolicy::new(0).group_down(now), AfterDeath::GiveUp);
+    }
+}

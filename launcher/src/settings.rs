@@ -1,0 +1,252 @@
+//! Flags and environment, checked and joined into what the rest of the launcher works from.
+
+mod checks;
+mod command;
+
+use crate::failure::Failure;
+use crate::flags::{Device, Dtype, Flags, RopeScaling};
+use crate::log::{Level, LogFormat};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, FromArgMatches};
+use headrace_control::RouterConfig;
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub(crate) enum Request {
+    /// Serve a model.
+    Serve(Box<Settings>),
+    /// `--env`.
+    PrintEnvironment(Option<PathBuf>),
+    /// `--help` and `--version`.
+    Print(String),
+}
+
+/// Everything, decided once.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) model: ModelSettings,
+    pub(crate) router: RouterConfig,
+    pub(crate) workers: WorkerSettings,
+    /// Seconds.
+    pub(crate) grace_seconds: u64,
+    /// One line each, for flags that have no effect.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Which model, and what is changed about it.
+#[derive(Debug)]
+pub(crate) struct ModelSettings {
+    pub(crate) model_id: String,
+    pub(crate) revision: Option<String>,
+    pub(crate) tokenizer_config: Option<PathBuf>,
+    pub(crate) hub_cache: Option<PathBuf>,
+    pub(crate) weights_folder: Option<PathBuf>,
+    pub(crate) dtype: Option<Dtype>,
+    pub(crate) rope_scaling: Option<(RopeScaling, f64)>,
+    pub(crate) max_total_tokens: Option<u32>,
+    pub(crate) max_input_tokens: Option<u32>,
+}
+
+/// How the worker processes are planned.
+#[derive(Debug)]
+pub(crate) struct WorkerSettings {
+    pub(crate) num_shard: Option<u32>,
+    pub(crate) sharded: Option<bool>,
+    pub(crate) device: Device,
+    pub(crate) compute_threads: Option<u32>,
+    pub(crate) max_restarts: u32,
+    pub(crate) python: Option<PathBuf>,
+    pub(crate) cuda_memory_fraction: f32,
+}
+
+/// How the log looks. Read before everything else, so that the first error already has the right form.
+pub(crate) fn log_format(arguments: &[OsString]) -> LogFormat {
+    let is_on = |name: &str| {
+        std::env::var(name).is_ok_and(|value| matches!(value.as_str(), "1" | "true" | "yes" | "on"))
+    };
+    let json = arguments.iter().any(|argument| argument == "--json-output")
+        || is_on("JSON_OUTPUT")
+        || std::env::var("LOG_FORMAT").is_ok_and(|format| format.eq_ignore_ascii_case("json"));
+    let is_terminal = std::io::stdout().is_terminal();
+    let colour = match std::env::var("LOG_COLORIZE").as_deref() {
+        Ok("0" | "false" | "no" | "off") => false,
+        Ok("1" | "true" | "yes" | "on") => true,
+        _ => is_terminal && std::env::var_os("NO_COLOR").is_none(),
+    };
+    let level = Level::from_variable(std::env::var("LOG_LEVEL").ok().as_deref());
+    LogFormat {
+        json,
+        colour,
+        level,
+        progress_line: std::io::stderr().is_terminal() && !json,
+    }
+}
+
+/// Reads flags and environment.
+pub(crate) fn read(arguments: &[OsString]) -> Result<Request, Failure> {
+    let matches = match command::build(arguments).try_get_matches_from(arguments) {
+        Ok(matches) => matches,
+        Err(error) if error.use_stderr() => return Err(command::one_line(&error)),
+        Err(help_or_version) => return Ok(Request::Print(help_or_version.render().to_string())),
+    };
+    let flags = Flags::from_arg_matches(&matches).map_err(|error| command::one_line(&error))?;
+    if flags.terminal.env {
+        return Ok(Request::PrintEnvironment(flags.workers.python));
+    }
+    let given = |name: &str| {
+        matches!(
+            matches.value_source(name),
+            Some(ValueSource::CommandLine | ValueSource::EnvVariable)
+        )
+    };
+    checks::refuse(&flags)?;
+    let warnings = checks::without_effect(&flags, &given);
+    let hostname = hostname(&flags.server.hostname, &matches)?;
+    let api_keys = api_keys(&flags)?;
+    Ok(Request::Serve(Box::new(join(
+        flags, hostname, api_keys, warnings,
+    ))))
+}
+
+fn join(flags: Flags, hostname: String, api_keys: Vec<String>, warnings: Vec<String>) -> Settings {
+    let Flags {
+        model,
+        server,
+        limits,
+        batching,
+        workers,
+        compatibility,
+        ..
+    } = flags;
+    let max_input_tokens = limits.max_input_tokens.or(limits.max_input_length);
+    Settings {
+        router: RouterConfig {
+            hostname,
+            port: server.port,
+            prometheus_port: server.prometheus_port,
+            max_concurrent_requests: limits.max_concurrent_requests,
+            max_best_of: limits.max_best_of,
+            max_stop_sequences: limits.max_stop_sequences,
+            max_top_n_tokens: limits.max_top_n_tokens,
+            max_input_tokens,
+            max_total_tokens: limits.max_total_tokens,
+            max_batch_prefill_tokens: batching.max_batch_prefill_tokens,
+            max_batch_total_tokens: batching.max_batch_total_tokens,
+            max_batch_size: batching.max_batch_size,
+            max_client_batch_size: limits.max_client_batch_size,
+            validation_workers: batching.validation_workers,
+            payload_limit: limits.payload_limit,
+            api_keys,
+            cors_allow_origin: server.cors_allow_origin,
+            disable_grammar_support: server.disable_grammar_support,
+            strict_model_name: server.strict_model_name,
+            completions_default_max_tokens: limits.completions_default_max_tokens,
+            kv_cache_bytes: batching.kv_cache_memory.map(|size| size.0),
+            block_size: batching.block_size,
+            prefix_caching: !batching.disable_prefix_caching && !is_prefix_caching_off(),
+            poison_fresh_blocks: batching.poison_fresh_blocks,
+            log_level: variable("LOG_LEVEL").unwrap_or_else(|| "info".to_owned()),
+            compute_type: compute_type(workers.device),
+            docker_label: variable("DOCKER_LABEL"),
+        },
+        model: ModelSettings {
+            model_id: model.model_id,
+            revision: model.revision,
+            tokenizer_config: model.tokenizer_config_path,
+            hub_cache: model.huggingface_hub_cache,
+            weights_folder: model.weights_cache_override,
+            dtype: model.dtype,
+            rope_scaling: model.rope_scaling.zip(model.rope_factor),
+            max_total_tokens: limits.max_total_tokens,
+            max_input_tokens,
+        },
+        workers: WorkerSettings {
+            num_shard: workers.num_shard,
+            sharded: workers.sharded,
+            device: workers.device,
+            compute_threads: workers.compute_threads,
+            max_restarts: workers.max_restarts,
+            python: workers.python,
+            cuda_memory_fraction: compatibility.cuda_memory_fraction,
+        },
+        grace_seconds: server.graceful_termination_timeout,
+        warnings,
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// For the header `x-compute-type`; TGI's default is `gpu+optimized`.
+fn compute_type(device: Device) -> String {
+    variable("COMPUTE_TYPE").unwrap_or_else(|| {
+        let is_cpu =
+            device == Device::Cpu || device == Device::Auto && crate::devices::visible_gpus() == 0;
+        if is_cpu {
+            "cpu+optimized"
+        } else {
+            "gpu+optimized"
+        }
+        .to_owned()
+    })
+}
+
+/// TGI's variable.
+fn is_prefix_caching_off() -> bool {
+    variable("PREFIX_CACHING").is_some_and(|value| {
+        matches!(
+            value.to_ascii_lowercase().as_str(),
+            "0" | "false" | "no" | "off"
+        )
+    })
+}
+
+/// An address stays. A name counts only if a person typed it: containers set HOSTNAME to a name that is no address
+/// to listen on.
+fn hostname(given: &str, matches: &ArgMatches) -> Result<String, Failure> {
+    let bare = given
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(given);
+    if bare.parse::<std::net::IpAddr>().is_ok() {
+        return Ok(bare.to_owned());
+    }
+    if matches.value_source("hostname") == Some(ValueSource::EnvVariable) {
+        return Ok("0.0.0.0".to_owned());
+    }
+    if given == "localhost" {
+        return Ok("127.0.0.1".to_owned());
+    }
+    Err(Failure::usage(format!(
+        "--hostname {given}: must be an IPv4 or IPv6 address"
+    )))
+}
+
+fn api_keys(flags: &Flags) -> Result<Vec<String>, Failure> {
+    let mut keys = flags.server.api_key.clone();
+    if let Some(path) = &flags.server.api_key_file {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Failure::usage(format!("--api-key-file {}: {error}", path.display()))
+        })?;
+        let before = keys.len();
+        keys.extend(
+            text.lines()
+                .map(str::trim)
+                .filter(|line| !line.is_empty())
+                .map(str::to_owned),
+        );
+        if keys.len() == before {
+            let line = format!("--api-key-file {}: holds no key", path.display());
+            return Err(Failure::usage(line));
+        }
+    }
+    // An empty key would open the door to everybody who sends an empty one.
+    if keys.iter().any(|key| key.trim().is_empty()) {
+        return Err(Failure::usage("--api-key: must not be empty"));
+    }
+    Ok(keys)
+}

@@ -1,0 +1,255 @@
+//! The life of one run: router first, then the model, then the workers; restarts; the end.
+//!
+//! One thread owns all processes. It waits for events (signals, messages of the router, ends of children) and for the
+//! next deadline, and it leaves no process, socket or file behind, whichever way it ends.
+
+mod drain;
+mod group;
+mod model_source;
+mod plan;
+mod ready;
+mod router;
+
+use crate::failure::Failure;
+use crate::log::Log;
+use crate::processes::{ControlLink, Ending, Event, RunDir, raise_file_limit, reap, watch_signals};
+use crate::settings::Settings;
+use group::GroupState;
+use headrace_control::{ModelDocument, Progress, ToLauncher, ToRouter};
+use model_source::ModelSource;
+use nix::unistd::Pid;
+use plan::Plan;
+use router::Router;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// The only group. Several (data parallel) differ in nothing but this number.
+const GROUP: u32 = 0;
+/// How often sockets of starting workers are tried.
+const POLL: Duration = Duration::from_millis(20);
+/// Between looks at the clock when nothing is due.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// How a run ends.
+#[derive(Debug)]
+enum End {
+    /// As asked: exit code 0.
+    Drained,
+    /// At once, by a second signal.
+    Now(i32),
+    /// With a cause.
+    Failed(Failure),
+    /// With a cause that the router tells its clients first.
+    FailedAfterNotice(Failure),
+}
+
+/// Everything that a run owns.
+struct Supervisor {
+    settings: Settings,
+    log: Log,
+    events: Receiver<Event>,
+    sender: Sender<Event>,
+    run_dir: RunDir,
+    python: PathBuf,
+    plan: Plan,
+    router: Router,
+    source: ModelSource,
+    document: Option<ModelDocument>,
+    group: GroupState,
+    /// Grows with every start of the group.
+    epoch: u64,
+    restarts: crate::restarts::RestartPolicy,
+    /// When a group that failed starts again.
+    next_start: Instant,
+    /// Requests are served, or were.
+    was_ready: bool,
+    /// When a drain that was asked for must be over.
+    drain_deadline: Option<Instant>,
+}
+
+/// Serves until a signal or a failure; returns the exit code.
+pub(crate) fn run(settings: Settings, log: &Log) -> Result<u8, Failure> {
+    let (sender, events) = channel();
+    watch_signals(sender.clone())
+        .map_err(|error| Failure::new(format!("signals cannot be watched: {error}")))?;
+    if let Err(error) = raise_file_limit() {
+        log.warn(&format!("the limit of open files stays as it is: {error}"));
+    }
+    for warning in &settings.warnings {
+        log.warn(warning);
+    }
+    let python = crate::python::find(settings.workers.python.as_deref())?;
+    let plan = Plan::make(&settings.workers, &python)?;
+    // A local model is checked before anything starts.
+    let source = ModelSource::locate(&settings.model)?;
+    let document = source.resolve_local(&settings.model, &plan)?;
+    if let Some(document) = &document {
+        plan.check(document)?;
+    }
+    let run_dir =
+        RunDir::create().map_err(|error| Failure::new(format!("no private directory: {error}")))?;
+    let router = Router::start(&settings.router, log, &sender)?;
+    let restarts = crate::restarts::RestartPolicy::new(settings.workers.max_restarts);
+    let supervisor = Supervisor {
+        settings,
+        log: log.clone(),
+        events,
+        sender,
+        run_dir,
+        python,
+        plan,
+        router,
+        source,
+        document,
+        group: GroupState::None,
+        epoch: 0,
+        restarts,
+        next_start: Instant::now(),
+        was_ready: false,
+        drain_deadline: None,
+    };
+    supervisor.serve()
+}
+
+impl Supervisor {
+    fn serve(mut self) -> Result<u8, Failure> {
+        let end = loop {
+            let wait = self.next_wake().saturating_duration_since(Instant::now());
+            let step = match self.events.recv_timeout(wait) {
+                Ok(event) => self.handle(event),
+                Err(RecvTimeoutError::Timeout) => Ok(()),
+                Err(RecvTimeoutError::Disconnected) => Err(End::Failed(Failure::new(
+                    "the launcher's own threads are gone",
+                ))),
+            };
+            if let Err(end) = step.and_then(|()| self.tick(Instant::now())) {
+                break end;
+            }
+        };
+        self.finish(end)
+    }
+
+    /// One event. `Err` ends the run.
+    fn handle(&mut self, event: Event) -> Result<(), End> {
+        match event {
+            Event::Stop(number) => self.stop_asked(number),
+            Event::ChildEnded => {
+                for (pid, ending) in reap() {
+                    self.child_ended(pid, ending)?;
+                }
+                Ok(())
+            }
+            Event::Router(message) => self.router_says(message),
+            Event::RouterSilent(cause) => {
+                self.router.silent(cause);
+                Ok(())
+            }
+            Event::Download(line) => self.download_says(line),
+        }
+    }
+
+    fn child_ended(&mut self, pid: Pid, ending: Ending) -> Result<(), End> {
+        if self.router.child.pid() == pid {
+            self.router.child.sweep();
+            self.router.ended(ending);
+            return Ok(());
+        }
+        if self.source.is_download(pid) {
+            return self.download_ended(ending);
+        }
+        self.worker_ended(pid, ending)
+    }
+
+    fn router_says(&mut self, message: ToLauncher) -> Result<(), End> {
+        match message {
+            ToLauncher::Listening { address } => {
+                self.log
+                    .info(&format!("listening on {address}, not ready yet"));
+                self.router.listens_on(address);
+                self.find_model()
+            }
+            ToLauncher::Ready { summary } => {
+                self.log.end_progress();
+                self.announce_ready(&summary);
+                self.was_ready = true;
+                Ok(())
+            }
+            ToLauncher::Progress(progress) => {
+                let Progress {
+                    stage,
+                    done,
+                    total,
+                    unit,
+                } = progress;
+                self.log.progress(&stage, done, total, &unit);
+                Ok(())
+            }
+            ToLauncher::StepCompleted {
+                group: GROUP,
+                epoch,
+            } if epoch == self.epoch => {
+                self.restarts.step_completed();
+                Ok(())
+            }
+            ToLauncher::KillGroup {
+                group: GROUP,
+                epoch,
+                reason,
+            } if epoch == self.epoch => self.group_failed(&reason),
+            // Of a start that is over.
+            ToLauncher::StepCompleted { .. } | ToLauncher::KillGroup { .. } => Ok(()),
+            ToLauncher::Failed {
+                cause,
+                is_final: true,
+            } => Err(End::Failed(Failure::new(cause))),
+            ToLauncher::Failed {
+                cause,
+                is_final: false,
+            } => {
+                self.log.error(&cause);
+                Ok(())
+            }
+            ToLauncher::Drained => {
+                self.log.debug("the router has drained");
+                Ok(())
+            }
+        }
+    }
+
+    /// What is due now. `Err` ends the run.
+    fn tick(&mut self, now: Instant) -> Result<(), End> {
+        if let Some(cause) = self.router.gone(now) {
+            return Err(match self.drain_deadline {
+                Some(_) if self.router.ended_well() => End::Drained,
+                _ => End::Failed(Failure::new(cause)),
+            });
+        }
+        self.drain_due(now)?;
+        self.group_due(now)
+    }
+
+    fn next_wake(&self) -> Instant {
+        let now = Instant::now();
+        [
+            self.router.deadline(),
+            self.group.deadline(now),
+            self.drain_deadline,
+        ]
+        .into_iter()
+        .flatten()
+        .fold(now + IDLE, Instant::min)
+    }
+
+    /// A router that does not take the message is found out by its end or its silence.
+    fn tell_router(&mut self, message: &ToRouter) {
+        if let Err(error) = self.control().send(message) {
+            self.router
+                .silent(format!("the router takes no messages: {error}"));
+        }
+    }
+
+    fn control(&self) -> &ControlLink {
+        &self.router.control
+    }
+}

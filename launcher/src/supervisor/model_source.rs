@@ -1,0 +1,225 @@
+//! Finding the model: on disk, in the hub's cache, in the demo package, or on the hub.
+
+use super::{End, Plan, Supervisor};
+use crate::failure::Failure;
+use crate::model::{
+    DEFAULT_MODEL, DownloadLine, Origin, Place, demo_model, download_command, has_cached, locate,
+    resolve,
+};
+use crate::processes::{Child, Ending, Output, spawn};
+use crate::settings::ModelSettings;
+use headrace_control::{ModelDocument, Progress, ToRouter};
+use nix::unistd::Pid;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// The router hears of progress this often.
+const FORWARD_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Where the model comes from.
+#[derive(Debug)]
+pub(super) struct ModelSource {
+    place: Place,
+    download: Option<Download>,
+    last_forward: Option<Instant>,
+}
+
+/// A running downloader.
+#[derive(Debug)]
+struct Download {
+    child: Child,
+    /// It only looks into the cache.
+    is_offline: bool,
+    /// Its last line.
+    done: Option<(PathBuf, Origin)>,
+}
+
+impl ModelSource {
+    pub(super) fn locate(settings: &ModelSettings) -> Result<Self, Failure> {
+        Ok(Self {
+            place: locate(&settings.model_id)?,
+            download: None,
+            last_forward: None,
+        })
+    }
+
+    /// The document of a model on disk; `None` for an id of the hub.
+    pub(super) fn resolve_local(
+        &self,
+        settings: &ModelSettings,
+        plan: &Plan,
+    ) -> Result<Option<ModelDocument>, Failure> {
+        if matches!(self.place, Place::Hub(_)) {
+            return Ok(None);
+        }
+        let origin = Origin {
+            revision: settings.revision.clone(),
+            pipeline_tag: None,
+            is_cuda: plan.is_cuda,
+        };
+        resolve(&self.place, settings, origin).map(Some)
+    }
+
+    pub(super) fn is_download(&self, pid: Pid) -> bool {
+        self.download
+            .as_ref()
+            .is_some_and(|download| download.child.pid() == pid)
+    }
+
+    pub(super) fn download_child(&self) -> Option<&Child> {
+        self.download.as_ref().map(|download| &download.child)
+    }
+
+    pub(super) fn forget_download(&mut self) {
+        self.download = None;
+    }
+}
+
+// Steps of a start, once the router listens.
+impl Supervisor {
+    /// Goes on to the workers, or to the hub first.
+    pub(super) fn find_model(&mut self) -> Result<(), End> {
+        if self.document.is_some() {
+            return self.model_found();
+        }
+        let model = &self.settings.model;
+        let is_default = model.model_id == DEFAULT_MODEL && model.revision.is_none();
+        if !is_default {
+            return self.start_download(false);
+        }
+        if has_cached(model) {
+            self.start_download(true)
+        } else {
+            self.use_demo_model()
+        }
+    }
+
+    /// The default model out of the demo package, else from the hub.
+    fn use_demo_model(&mut self) -> Result<(), End> {
+        let Some(path) = demo_model(&self.python) else {
+            return self.start_download(false);
+        };
+        self.log.info(&format!(
+            "{DEFAULT_MODEL} is served from {}",
+            path.display()
+        ));
+        self.resolve_at(&Place::Gguf(path), Origin::default())
+    }
+
+    fn start_download(&mut self, is_offline: bool) -> Result<(), End> {
+        let command = download_command(&self.python, &self.settings.model, is_offline);
+        let child = spawn(
+            "download",
+            command,
+            Output::Download,
+            &self.log,
+            &self.sender,
+        )
+        .map_err(|error| failed(format!("{}: {error}", self.python.display())))?;
+        self.source.download = Some(Download {
+            child,
+            is_offline,
+            done: None,
+        });
+        Ok(())
+    }
+
+    /// A line of the downloader.
+    pub(super) fn download_says(&mut self, line: DownloadLine) -> Result<(), End> {
+        match line {
+            DownloadLine::Progress {
+                stage,
+                file,
+                done,
+                total,
+            } => {
+                let name = file.as_deref().unwrap_or(&stage);
+                self.log.progress(name, done, total, "bytes");
+                let is_due = self
+                    .source
+                    .last_forward
+                    .is_none_or(|last| last.elapsed() >= FORWARD_INTERVAL);
+                if is_due {
+                    self.source.last_forward = Some(Instant::now());
+                    let unit = "bytes".to_owned();
+                    self.tell_router(&ToRouter::Progress(Progress {
+                        stage,
+                        done,
+                        total,
+                        unit,
+                    }));
+                }
+                Ok(())
+            }
+            DownloadLine::Done {
+                path,
+                revision,
+                pipeline_tag,
+            } => {
+                let is_cuda = self.plan.is_cuda;
+                let origin = Origin {
+                    revision,
+                    pipeline_tag,
+                    is_cuda,
+                };
+                let Some(download) = &mut self.source.download else {
+                    // Its end was seen before its last line.
+                    return self.resolve_at(&Place::Folder(path), origin);
+                };
+                download.done = Some((path, origin));
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn download_ended(&mut self, ending: Ending) -> Result<(), End> {
+        let Some(download) = self.source.download.take() else {
+            return Ok(());
+        };
+        download.child.sweep();
+        self.log.end_progress();
+        if ending != Ending::Exit(0) {
+            if download.is_offline {
+                return self.use_demo_model();
+            }
+            let cause = match download.child.last_words() {
+                Some(words) if matches!(ending, Ending::Exit(_)) => words,
+                _ => download.child.describe(ending),
+            };
+            return Err(failed(cause));
+        }
+        match download.done {
+            Some((path, origin)) => self.resolve_at(&Place::Folder(path), origin),
+            None => Ok(()),
+        }
+    }
+
+    fn resolve_at(&mut self, place: &Place, origin: Origin) -> Result<(), End> {
+        let origin = Origin {
+            is_cuda: self.plan.is_cuda,
+            ..origin
+        };
+        let document = resolve(place, &self.settings.model, origin).map_err(End::Failed)?;
+        self.plan.check(&document).map_err(End::Failed)?;
+        self.document = Some(document);
+        self.model_found()
+    }
+
+    /// Tells the router and starts the workers.
+    fn model_found(&mut self) -> Result<(), End> {
+        let Some(document) = self.document.clone() else {
+            return Ok(());
+        };
+        let path = self.run_dir.document();
+        serde_json::to_vec(&document)
+            .map_err(std::io::Error::other)
+            .and_then(|text| std::fs::write(&path, text))
+            .map_err(|error| failed(format!("{}: {error}", path.display())))?;
+        self.tell_router(&ToRouter::Model(Box::new(document)));
+        self.start_group()
+    }
+}
+
+fn failed(cause: String) -> End {
+    End::Failed(Failure::new(cause))
+}

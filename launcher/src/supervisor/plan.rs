@@ -1,0 +1,125 @@
+//! How many workers, where, and with how many threads.
+
+use crate::devices::{usable_cores, visible_gpus};
+use crate::failure::Failure;
+use crate::flags::Device;
+use crate::settings::WorkerSettings;
+use headrace_control::ModelDocument;
+use std::path::Path;
+use std::time::Duration;
+
+/// Importing torch on a cold machine takes its time.
+const ASK_LIMIT: Duration = Duration::from_mins(1);
+
+/// Decided once, before anything starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) is_cuda: bool,
+    pub(super) num_ranks: u32,
+    /// Compute threads a rank.
+    pub(super) num_threads: u32,
+}
+
+impl Plan {
+    /// Looks at the machine and the flags.
+    pub(super) fn make(settings: &WorkerSettings, python: &Path) -> Result<Self, Failure> {
+        let is_cuda = match settings.device {
+            Device::Cpu => false,
+            Device::Cuda => true,
+            // Asking takes seconds, so only where it may say yes.
+            Device::Auto => visible_gpus() > 0 && torch_sees_cuda(python),
+        };
+        let fraction = settings.cuda_memory_fraction;
+        if is_cuda && (fraction - 1.0).abs() > f32::EPSILON {
+            let line =
+                format!("--cuda-memory-fraction {fraction}: not supported; use --kv-cache-memory");
+            return Err(Failure::usage(line));
+        }
+        let num_ranks = num_ranks(settings, is_cuda.then(visible_gpus))?;
+        let shared = usable_cores() / num_ranks;
+        let num_threads = settings.compute_threads.unwrap_or(shared).max(1);
+        Ok(Self {
+            is_cuda,
+            num_ranks,
+            num_threads,
+        })
+    }
+
+    /// What only the model can tell.
+    pub(super) fn check(&self, document: &ModelDocument) -> Result<(), Failure> {
+        let heads = document
+            .config
+            .get("num_attention_heads")
+            .and_then(serde_json::Value::as_u64);
+        if let Some(heads) = heads
+            && u64::from(self.num_ranks) > heads
+        {
+            let line = format!(
+                "--num-shard {}: the model has {heads} query heads",
+                self.num_ranks
+            );
+            return Err(Failure::usage(line));
+        }
+        Ok(())
+    }
+
+    pub(super) fn device_name(&self) -> &'static str {
+        if self.is_cuda { "cuda" } else { "cpu" }
+    }
+}
+
+/// TGI's rules. `gpus`: visible ones, `None` on the CPU.
+fn num_ranks(settings: &WorkerSettings, gpus: Option<u32>) -> Result<u32, Failure> {
+    match (settings.sharded, settings.num_shard, gpus) {
+        (_, Some(num_shard), _) => Ok(num_shard),
+        (Some(false), None, _) | (None, None, None) => Ok(1),
+        (Some(true), None, Some(gpus)) if gpus > 1 => Ok(gpus),
+        (Some(true), None, Some(gpus)) => Err(Failure::usage(format!(
+            "--sharded true: only {gpus} GPU is visible"
+        ))),
+        (Some(true), None, None) => Err(Failure::usage(
+            "--sharded true: needs --num-shard on the CPU",
+        )),
+        (None, None, Some(gpus)) => Ok(gpus.max(1)),
+    }
+}
+
+fn torch_sees_cuda(python: &Path) -> bool {
+    let script = "import torch; print(torch.cuda.is_available())";
+    crate::python::ask(python, script, ASK_LIMIT).is_some_and(|answer| answer.trim() == "True")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(sharded: Option<bool>, num_shard: Option<u32>) -> WorkerSettings {
+        WorkerSettings {
+            num_shard,
+            sharded,
+            device: Device::Cpu,
+            compute_threads: None,
+            max_restarts: 0,
+            python: None,
+            cuda_memory_fraction: 1.0,
+        }
+    }
+
+    #[test]
+    fn ranks_follow_tgi() {
+        let cases = [
+            (None, None, None, Some(1)),
+            (None, None, Some(4), Some(4)),
+            (None, Some(2), Some(4), Some(2)),
+            (Some(false), None, Some(4), Some(1)),
+            (Some(true), None, Some(4), Some(4)),
+            (Some(true), None, Some(1), None),
+            (Some(true), None, None, None),
+            (Some(true), Some(2), None, Some(2)),
+        ];
+        for (sharded, num_shard, gpus, expected) in cases {
+            let ranks = num_ranks(&settings(sharded, num_shard), gpus);
+            assert_eq!(ranks.ok(), expected, "{sharded:?} {num_shard:?} {gpus:?}");
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Faults at the start: one line on standard error that names the thing, within five seconds, and nothing left.
+#![allow(clippy::unwrap_used, reason = "what a test needs and lacks fails it")]
+
+mod stage;
+
+use serde_json::json;
+use stage::{Stage, fixtures};
+use std::path::Path;
+use std::time::Duration;
+
+fn assert_fault(stage: &Stage, flags: &[&str], variables: &[(&str, &str)], parts: &[&str]) {
+    let ended = stage.run(flags, variables);
+    let stderr = &ended.stderr;
+    assert!(
+        ended.code.is_some_and(|code| code != 0),
+        "{flags:?}: {}",
+        ended.stdout
+    );
+    assert_eq!(stderr.lines().count(), 1, "{flags:?}: {stderr}");
+    for part in parts {
+        assert!(stderr.contains(part), "{flags:?}: {stderr}");
+    }
+    assert!(
+        ended.took < Duration::from_secs(5),
+        "{flags:?} took {:?}",
+        ended.took
+    );
+    stage.assert_nothing_left();
+}
+
+#[test]
+fn flags() {
+    let stage = Stage::new();
+    let cases: [(&[&str], &[&str]); 30] = [
+        (&["--no-such-flag"], &["--no-such-flag"]),
+        (
+            &["--model-ID", "x"],
+            &["--model-ID", "similar", "--model-id"],
+        ),
+        (&["--port", "many"], &["--port", "many"]),
+        (&["--port", "70000"], &["--port", "70000"]),
+        (&["--hostname", "my-host"], &["--hostname my-host"]),
+        (&["--max-total-tokens", "many"], &["--max-total-tokens"]),
+        (&["--max-total-tokens", "0"], &["--max-total-tokens 0"]),
+        (
+            &["--max-input-length", "5", "--max-input-tokens", "5"],
+            &["--max-input-length", "--max-input-tokens"],
+        ),
+        (
+            &["--max-input-tokens", "5", "--max-total-tokens", "5"],
+            &["--max-input-tokens 5", "--max-total-tokens 5"],
+        ),
+        (
+            &["--max-total-tokens", "9", "--max-batch-total-tokens", "8"],
+            &["--max-total-tokens 9", "--max-batch-total-tokens 8"],
+        ),
+        (&["--validation-workers", "0"], &["--validation-workers 0"]),
+        (&["--quantize", "gptq"], &["--quantize gptq"]),
+        (
+            &["--kv-cache-dtype", "fp8_e5m2"],
+            &["--kv-cache-dtype fp8_e5m2"],
+        ),
+        (&["--speculate", "2"], &["--speculate 2"]),
+        (&["--lora-adapters", "a=b"], &["--lora-adapters a=b"]),
+        (&["--trust-remote-code"], &["--trust-remote-code"]),
+        (&["--dtype", "int4"], &["--dtype", "int4", "float32"]),
+        (
+            &["--rope-scaling", "linear"],
+            &["--rope-scaling", "--rope-factor"],
+        ),
+        (
+            &["--rope-factor", "2"],
+            &["--rope-factor", "--rope-scaling"],
+        ),
+        (
+            &["--kv-cache-memory", "4 parsecs"],
+            &["--kv-cache-memory", "parsecs"],
+        ),
+        (&["--block-size", "0"], &["--block-size"]),
+        (&["--num-shard", "0"], &["--num-shard 0"]),
+        (&["--sharded", "true"], &["--sharded true", "--num-shard"]),
+        (
+            &["--sharded", "true", "--num-shard", "1"],
+            &["--sharded true"],
+        ),
+        (&["--api-key", ""], &["--api-key"]),
+        (
+            &["--api-key-file", "/no/keys"],
+            &["--api-key-file /no/keys"],
+        ),
+        (&["--prometheus-port", "3000"], &["--prometheus-port 3000"]),
+        (&["--python", "/no/python"], &["--python /no/python"]),
+        (&["--usage-stats", "maybe"], &["--usage-stats", "maybe"]),
+        (&["dance"], &["dance"]),
+    ];
+    for (flags, parts) in cases {
+        assert_fault(&stage, flags, &[], parts);
+    }
+}
+
+#[test]
+fn variables_are_flags() {
+    let stage = Stage::new();
+    for (name, value, parts) in [
+        ("PORT", "many", ["--port", "many"]),
+        ("QUANTIZE", "awq", ["--quantize", "awq"]),
+        ("MAX_TOTAL_TOKENS", "0", ["--max-total-tokens", "0"]),
+        (
+            "TRUST_REMOTE_CODE",
+            "true",
+            ["--trust-remote-code", "never"],
+        ),
+        ("MODEL_ID", "/no/model", ["--model-id", "/no/model"]),
+        ("AIP_HTTP_PORT", "x", ["--port", "x"]),
+    ] {
+        assert_fault(&stage, &[], &[(name, value)], &parts);
+    }
+    // Set to nothing is not set.
+    assert_fault(
+        &stage,
+        &["--model-id", "/x"],
+        &[("PORT", ""), ("QUANTIZE", "")],
+        &["/x"],
+    );
+    let sagemaker = [("HF_MODEL_ID", "/no/hf-model"), ("SM_NUM_GPUS", "1")];
+    assert_fault(&stage, &["serve"], &sagemaker, &["/no/hf-model"]);
+}
+
+#[test]
+fn models() {
+    let stage = Stage::new();
+    let model = stage.model();
+    let folder = model.to_str().unwrap();
+    let faulty = |parts: &[&str]| assert_fault(&stage, &["--model-id", folder], &[], parts);
+    let with_file = |name: &str, content: Option<&[u8]>, parts: &[&str]| {
+        let path = model.join(name);
+        let before = std::fs::read(&path).ok();
+        match content {
+            Some(content) => std::fs::write(&path, content).unwrap(),
+            None => std::fs::remove_file(&path).unwrap(),
+        }
+        faulty(parts);
+        match before {
+            Some(before) => std::fs::write(&path, before).unwrap(),
+            None => std::fs::remove_file(&path).unwrap(),
+        }
+    };
+    let mut config = fixtures::tiny_llama_config();
+    config["hidden_size"] = json!("wide");
+    with_file(
+        "config.json",
+        Some(config.to_string().as_bytes()),
+        &["config.json", "`hidden_size`"],
+    );
+    let mut config = fixtures::tiny_llama_config();
+    config.as_object_mut().unwrap().remove("num_hidden_layers");
+    with_file(
+        "config.json",
+        Some(config.to_string().as_bytes()),
+        &["config.json", "`num_hidden_layers` is missing"],
+    );
+    let mut config = fixtures::tiny_llama_config();
+    config["architectures"] = json!(["Own"]);
+    config["auto_map"] = json!({});
+    with_file(
+        "config.json",
+        Some(config.to_string().as_bytes()),
+        &["config.json", "`auto_map`"],
+    );
+    with_file(
+        "config.json",
+        Some(b"{"),
+        &["config.json", "not valid JSON"],
+    );
+    with_file("config.json", None, &["config.json"]);
+    with_file("tokenizer.json", None, &["tokenizer.json", "no such file"]);
+    with_file(
+        "tokenizer_config.json",
+        Some(b"nonsense"),
+        &["tokenizer_config.json"],
+    );
+    with_file(
+        "generation_config.json",
+        Some(b"[]"),
+        &["generation_config.json"],
+    );
+    let weights = std::fs::read(model.join("model.safetensors")).unwrap();
+    with_file(
+        "model.safetensors",
+        Some(&weights[..weights.len() - 1]),
+        &["model.safetensors", "truncated"],
+    );
+    with_file(
+        "model.safetensors",
+        Some(b"short"),
+        &["model.safetensors", "truncated"],
+    );
+
+    std::fs::rename(
+        model.join("model.safetensors"),
+        model.join("pytorch_model.bin"),
+    )
+    .unwrap();
+    faulty(&["pytorch_model.bin", "pickled"]);
+    std::fs::remove_file(model.join("pytorch_model.bin")).unwrap();
+    faulty(&["no *.safetensors file"]);
+
+    let broken = stage.path("broken.gguf");
+    let bytes = fixtures::tiny_llama().bytes();
+    std::fs::write(&broken, &bytes[..bytes.len() - 8]).unwrap();
+    let path = broken.to_str().unwrap();
+    assert_fault(
+        &stage,
+        &["--model-id", path],
+        &[],
+        &["broken.gguf", "truncated"],
+    );
+    std::fs::write(&broken, [b"GGUF".as_slice(), &[0xa7; 200]].concat()).unwrap();
+    assert_fault(
+        &stage,
+        &["--model-id", path],
+        &[],
+        &["broken.gguf", "version"],
+    );
+    let missing = ["--model-id", "/no/such/model"];
+    assert_fault(
+        &stage,
+        &missing,
+        &[],
+        &["/no/such/model: no such file or directory"],
+    );
+}
+
+#[test]
+fn what_the_model_cannot_do() {
+    let stage = Stage::new();
+    let model = stage.model();
+    let folder = model.to_str().unwrap();
+    let cases: [(&[&str], &[&str]); 5] = [
+        (&["--dtype", "bfloat16"], &["--dtype bfloat16", "float32"]),
+        (
+            &["--max-total-tokens", "65"],
+            &["--max-total-tokens 65", "64"],
+        ),
+        (&["--num-shard", "3"], &["--num-shard 3", "2 query heads"]),
+        (
+            &["--weights-cache-override", "/no/weights"],
+            &["--weights-cache-override /no/weights"],
+        ),
+        (&["--tokenizer-config-path", "/no/t.json"], &["/no/t.json"]),
+    ];
+    for (flags, parts) in cases {
+        let flags = [&["--model-id", folder, "--device", "cpu"], flags].concat();
+        assert_fault(&stage, &flags, &[], parts);
+    }
+}
+
+#[test]
+fn processes() {
+    let stage = Stage::new();
+    let model = stage.model();
+    let flags = ["--model-id", model.to_str().unwrap()];
+    let busy = [("FAKE_ROUTER", "busy")];
+    assert_fault(
+        &stage,
+        &flags,
+        &busy,
+        &["0.0.0.0:3000: address already in use"],
+    );
+    let refusing = [("FAKE_WORKER", "refuse")];
+    assert_fault(
+        &stage,
+        &flags,
+        &refusing,
+        &["worker rank 0", "config: `hidden_size` is odd"],
+    );
+    let hub = ["--model-id", "some/model"];
+    let offline = [("FAKE_DOWNLOAD", "fail")];
+    assert_fault(
+        &stage,
+        &hub,
+        &offline,
+        &["error: some/model: the hub cannot be reached"],
+    );
+    std::fs::remove_file(stage.path("bin/router")).unwrap();
+    assert_fault(&stage, &flags, &[], &["router: no such file"]);
+    assert!(!Path::new(&stage.path("tmp/headrace")).exists());
+}

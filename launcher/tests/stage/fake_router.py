@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""Speaks the control protocol as the router does, and writes down what it hears.
+
+FAKE_ROUTER: serve (default), busy (the port is taken), mute (never listens).
+FAKE_DRAIN_SECONDS: how long a drain takes. FAKE_STEPS: report a completed step after each GroupUp.
+SIGUSR1: ask for the group's end.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+import time
+
+mode = os.environ.get("FAKE_ROUTER", "serve")
+stage = os.environ["FAKE_STAGE"]
+control = socket.socket(fileno=int(os.environ["HEADRACE_CONTROL_FD"]))
+epoch = 0
+
+
+def say(**message):
+    control.sendall(json.dumps(message).encode() + b"\n")
+
+
+def condemn(_number, _frame):
+    say(type="kill_group", group=0, epoch=epoch, reason="the step watchdog fired")
+
+
+with open(f"{stage}/pids", "a") as pids:
+    pids.write(f"router {os.getpid()}\n")
+signal.signal(signal.SIGUSR1, condemn)
+if mode == "busy":
+    say(type="failed", cause="0.0.0.0:3000: address already in use", is_final=True)
+heard = open(f"{stage}/heard", "a")
+for line in control.makefile():
+    message = json.loads(line)
+    heard.write(line)
+    heard.flush()
+    kind = message["type"]
+    if kind == "configure" and mode == "serve":
+        say(type="listening", address=f"{message['hostname']}:{message['port']}")
+    elif kind == "group_up":
+        epoch = message["epoch"]
+        say(type="progress", stage="weights", done=5, total=10, unit="bytes")
+        summary = {"num_blocks": 7, "block_size": 16, "max_total_tokens": 112}
+        say(type="ready", summary={**summary, "kernel_set": "fake", "device": "cpu"})
+        if os.environ.get("FAKE_STEPS"):
+            say(type="step_completed", group=0, epoch=epoch)
+    elif kind == "drain":
+        time.sleep(float(os.environ.get("FAKE_DRAIN_SECONDS", "0")))
+        say(type="drained")
+        sys.exit(0)

@@ -1,0 +1,322 @@
+//! The life of a run, with a fake router and fake workers.
+#![allow(clippy::unwrap_used, reason = "what a test needs and lacks fails it")]
+
+mod stage;
+
+use nix::sys::signal::{Signal, kill};
+use serde_json::{Value, json};
+use stage::Stage;
+use std::time::{Duration, Instant};
+
+fn model_flags<'a>(stage: &Stage, store: &'a mut String, more: &[&'a str]) -> Vec<&'a str> {
+    *store = stage.model().to_str().unwrap().to_owned();
+    let mut flags = vec!["--model-id", store.as_str()];
+    flags.extend(more);
+    flags
+}
+
+#[test]
+fn a_run_from_start_to_drain() {
+    let stage = Stage::new();
+    let mut store = String::new();
+    let flags = model_flags(&stage, &mut store, &["--port", "3456", "--api-key", "k1"]);
+    let mut running = stage.start(&flags, &[("FAKE_DRAIN_SECONDS", "0.3"), ("API_KEY", "")]);
+    running.wait_ready();
+
+    let stdout = stage.read("stdout");
+    let last: Vec<&str> = stdout.lines().rev().take(3).collect();
+    assert!(
+        last[0].starts_with("curl http://127.0.0.1:3456/generate "),
+        "{stdout}"
+    );
+    assert!(
+        last[0].contains("$API_KEY") && !stdout.contains("k1"),
+        "{stdout}"
+    );
+    assert_eq!(last[2], "Ready: http://127.0.0.1:3456");
+    // The worker's JSON record, as text for people.
+    assert!(
+        stdout.contains(" INFO headrace.worker: listening rank=0 threads="),
+        "{stdout}"
+    );
+    let run_dirs: Vec<_> = std::fs::read_dir(stage.path("tmp"))
+        .unwrap()
+        .flatten()
+        .collect();
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&run_dirs[0].metadata().unwrap().permissions());
+    assert_eq!((run_dirs.len(), mode & 0o777), (1, 0o700));
+
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.wait().code(), Some(0), "{}", stage.read("stdout"));
+    let kinds: Vec<Value> = stage
+        .heard()
+        .iter()
+        .map(|message| message["type"].clone())
+        .collect();
+    assert_eq!(kinds, ["configure", "model", "group_up", "drain"]);
+    let configure = &stage.heard()[0];
+    assert_eq!(configure["api_keys"], json!(["k1"]));
+    assert_eq!(configure["port"], json!(3456));
+    let document = &stage.heard()[1];
+    assert_eq!(document["model_id"], json!(store));
+    assert_eq!(document["vocab_size"], json!(5));
+    assert_eq!(document["dtype"], json!("float32"));
+    assert_eq!(document["weights"]["format"], json!("safetensors"));
+    let group_up = &stage.heard()[2];
+    assert_eq!(group_up["epoch"], json!(1));
+    assert!(
+        group_up["addresses"][0]
+            .as_str()
+            .unwrap()
+            .starts_with("unix:///")
+    );
+    assert_eq!(stage.heard()[3]["grace_seconds"], json!(90));
+    assert_eq!(stage.read("stderr"), "");
+    stage.assert_nothing_left();
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let stage = Stage::new();
+    let mut store = String::new();
+    let flags = model_flags(&stage, &mut store, &["-g", "60"]);
+    let mut running = stage.start(&flags, &[("FAKE_DRAIN_SECONDS", "60")]);
+    running.wait_ready();
+    running.signal(Signal::SIGINT);
+    running.wait_until("drain", |stage| !stage.heard_of("drain").is_empty());
+    let started = Instant::now();
+    running.signal(Signal::SIGINT);
+    assert_eq!(running.wait().code(), Some(130));
+    assert!(started.elapsed() < Duration::from_secs(3));
+    stage.assert_nothing_left();
+}
+
+#[test]
+fn a_router_that_outstays_the_grace_time_is_stopped() {
+    let stage = Stage::new();
+    let mut store = String::new();
+    let flags = model_flags(&stage, &mut store, &["-g", "0"]);
+    let mut running = stage.start(&flags, &[("FAKE_DRAIN_SECONDS", "60")]);
+    running.wait_ready();
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.wait().code(), Some(1));
+    assert!(
+        stage
+            .read("stderr")
+            .contains("did not end within the grace time")
+    );
+    stage.assert_nothing_left();
+}
+
+#[test]
+fn a_dead_rank_takes_its_group_along_and_all_start_again() {
+    let stage = Stage::new();
+    let mut store = String::new();
+    let flags = model_flags(
+        &stage,
+        &mut store,
+        &["--num-shard", "2", "--compute-threads", "3"],
+    );
+    let mut running = stage.start(&flags, &[]);
+    running.wait_ready();
+    let first = stage.pids("headrace.worker");
+    assert_eq!(first.len(), 2);
+    assert!(stage.read("stdout").contains("threads=3"));
+    kill(stage.pids("headrace.worker 1")[0], Signal::SIGKILL).unwrap();
+    running.wait_until("second GroupUp", |stage| {
+        stage.heard_of("group_up").len() == 2
+    });
+
+    let down = &stage.heard_of("group_down")[0];
+    assert_eq!(
+        down["cause"],
+        json!("worker rank 1 ended with signal SIGKILL")
+    );
+    assert_eq!(down["is_final"], json!(false));
+    let up = &stage.heard_of("group_up")[1];
+    assert_eq!(
+        (&up["epoch"], up["addresses"].as_array().unwrap().len()),
+        (&json!(2), 2)
+    );
+    let living = stage.living();
+    assert_eq!(living.len(), 3, "router and two new workers");
+    assert!(first.iter().all(|pid| !living.contains(pid)));
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.wait().code(), Some(0));
+    stage.assert_nothing_left();
+}
+
+#[test]
+fn the_limit_of_restarts_ends_the_run_with_the_cause() {
+    let stage = Stage::new();
+    let mut store = String::new();
+    let flags = model_flags(&stage, &mut store, &["--max-restarts", "1"]);
+    let mut running = stage.start(&flags, &[("FAKE_WORKER", "die")]);
+    assert_eq!(running.wait().code(), Some(1));
+    assert_eq!(
+        stage.read("stderr"),
+        "error: worker rank 0 ended with exit code 3: out of luck; the limit of restarts is spent \
+         (--max-restarts 1)\n"
+    );
+    let finals: Vec<Value> = stage
+        .heard_of("group_down")
+        .iter()
+        .map(|down| down["is_final"].clone())
+        .collect();
+    assert_eq!(finals, [false, true]);
+    assert_eq!(stage.heard_of("group_up").len(), 2);
+    stage.assert_nothing_left();
+}
+
+#[test]
+fn completed_steps_clear_the_count_of_restarts() {
+    let stage = Stage::new();
+    let mut store = String::new();
+    let flags = model_flags(&stage, &mut store, &["--max-restarts", "1"]);
+    let mut running = stage.start(&flags, &[("FAKE_WORKER", "die"), ("FAKE_STEPS", "1")]);
+    running.wait_until("fourth GroupUp", |stage| {
+        stage.heard_of("group_up").len() >= 4
+    });
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.wait().code(), Some(0));
+    stage.assert_nothing_left();
+}
+
+#[test]
+fn the_routers_death_ends_the_run() {
+    let stage = Stage::new();
+    let mut store = String::new();
+    let flags = model_flags(&stage, &mut store, &[]);
+    let mut running = stage.start(&flags, &[]);
+    running.wait_ready();
+    kill(stage.pids("router")[0], Signal::SIGKILL).unwrap();
+    assert_eq!(running.wait().code(), Some(1));
+    assert_eq!(
+        stage.read("stderr"),
+        "error: router ended with signal SIGKILL\n"
+    );
+    stage.assert_nothing_left();
+}
+
+#[test]
+fn a_hung_worker_is_killed_when_the_router_says_so() {
+    let stage = Stage::new();
+    let mut store = String::new();
+    let flags = model_flags(&stage, &mut store, &[]);
+    let mut running = stage.start(&flags, &[]);
+    running.wait_ready();
+    let hung = stage.pids("headrace.worker")[0];
+    // It does not even take SIGTERM.
+    kill(hung, Signal::SIGSTOP).unwrap();
+    kill(stage.pids("router")[0], Signal::SIGUSR1).unwrap();
+    running.wait_until("second GroupUp", |stage| {
+        stage.heard_of("group_up").len() == 2
+    });
+    assert!(!stage.living().contains(&hung));
+    assert_eq!(
+        stage.heard_of("group_down")[0]["cause"],
+        json!("the step watchdog fired")
+    );
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.wait().code(), Some(0));
+    stage.assert_nothing_left();
+}
+
+#[test]
+fn a_killed_launcher_takes_its_children_along() {
+    let stage = Stage::new();
+    let mut store = String::new();
+    let flags = model_flags(&stage, &mut store, &["--num-shard", "2"]);
+    let mut running = stage.start(&flags, &[]);
+    running.wait_ready();
+    running.signal(Signal::SIGKILL);
+    running.wait();
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while !stage.living().is_empty() {
+        assert!(Instant::now() < deadline, "{:?} are left", stage.living());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_hub_model_is_downloaded_and_named() {
+    let stage = Stage::new();
+    let folder = stage.model();
+    let variables = [("FAKE_DOWNLOAD", folder.to_str().unwrap())];
+    let flags = ["--model-id", "some/model", "--revision", "main"];
+    let mut running = stage.start(&flags, &variables);
+    running.wait_ready();
+    assert!(
+        stage
+            .read("stdout")
+            .contains("model.safetensors: 5 B of 10 B")
+    );
+    assert_eq!(stage.heard_of("progress")[0]["done"], json!(5));
+    let document = &stage.heard_of("model")[0];
+    assert_eq!(document["model_id"], json!("some/model"));
+    assert_eq!(document["revision"], json!("main"));
+    assert_eq!(document["pipeline_tag"], json!("tag"));
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.wait().code(), Some(0));
+    stage.assert_nothing_left();
+}
+
+#[test]
+fn the_default_model_comes_from_the_demo_package() {
+    let stage = Stage::new();
+    let gguf = stage.gguf();
+    let mut running = stage.start(&[], &[("FAKE_DEMO", gguf.to_str().unwrap())]);
+    running.wait_ready();
+    let document = &stage.heard_of("model")[0];
+    assert_eq!(
+        document["model_id"],
+        json!("HuggingFaceTB/SmolLM2-135M-Instruct")
+    );
+    assert_eq!(
+        document["weights"],
+        json!({"format": "gguf", "files": [gguf]})
+    );
+    assert_eq!(document["config"]["hidden_size"], json!(8));
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.wait().code(), Some(0));
+}
+
+#[test]
+fn a_signal_during_the_download_leaves_nothing() {
+    let stage = Stage::new();
+    let mut running = stage.start(&["--model-id", "some/model"], &[("FAKE_DOWNLOAD", "hang")]);
+    running.wait_until("progress", |stage| {
+        stage.read("stdout").contains("5 B of 10 B")
+    });
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.wait().code(), Some(0));
+    stage.assert_nothing_left();
+}
+
+#[test]
+fn json_output_is_json_and_nothing_else() {
+    let stage = Stage::new();
+    let mut store = String::new();
+    let flags = model_flags(
+        &stage,
+        &mut store,
+        &["--json-output", "--cuda-graphs", "1,2"],
+    );
+    let mut running = stage.start(&flags, &[]);
+    running.wait_until("ready record", |stage| {
+        stage.read("stdout").contains("is served on")
+    });
+    running.signal(Signal::SIGTERM);
+    running.wait();
+    let mut targets = Vec::new();
+    for line in stage.read("stdout").lines() {
+        let record: Value = serde_json::from_str(line).expect("a JSON record");
+        for key in ["timestamp", "level", "message"] {
+            assert!(record[key].is_string(), "{line}");
+        }
+        targets.push(record["target"].as_str().unwrap().to_owned());
+    }
+    assert!(targets.iter().any(|target| target == "headrace.worker"));
+    assert!(stage.read("stdout").contains("--cuda-graphs has no effect"));
+}
