@@ -164,7 +164,7 @@ class Engine:
                 # The others skip this step without a vote.
                 raise GroupFailure(one_line(error)) from error
             fault = error
-        if not self._group.vote(fault is None):
+        if not self._vote(ok=fault is None):
             return self._refused(step, fault)
         if prepared is None:
             raise GroupFailure("the vote passed a step that this rank could not prepare")
@@ -183,9 +183,16 @@ class Engine:
             return StepOutcome(step.step_id, kind, one_line(error), timings=outcome.timings)
         return outcome
 
+    def _vote(self, *, ok: bool) -> bool:
+        try:
+            return self._group.vote(ok)
+        except Exception as error:
+            # The other rank is gone; there is nobody to agree with.
+            raise GroupFailure(one_line(error)) from error
+
     def _refused(self, step: Step, fault: Exception | None) -> StepOutcome:
         """The step did not pass its vote: every rank gives the same outcome."""
-        had_memory = self._group.vote(not (fault is not None and is_out_of_memory(fault)))
+        had_memory = self._vote(ok=fault is None or not is_out_of_memory(fault))
         kind = Outcome.FAILED if had_memory else Outcome.OUT_OF_MEMORY
         words = "another rank could not prepare the step" if fault is None else one_line(fault)
         return StepOutcome(step.step_id, kind, words)

@@ -22,7 +22,19 @@ if TYPE_CHECKING:
 
 
 class SlotTable:
-    """Sequences by slot."""
+    """Sequences by slot.
+
+    Attributes:
+        ids: [S, L] int32, prompt and output; only the first `length` of a row mean anything.
+        length: [S] ids known.
+        prompt_length: [S] leading ids that are prompt.
+        computed: [S] leading ids that have their KV.
+        tables: [S, B] int32, blocks; only the first `table_length` of a row mean anything.
+        table_length: [S] blocks.
+        occupied: [S] holds a sequence.
+        usable: [S] holds a sequence that has not failed.
+        failures: Words of the sequences that have, by slot.
+    """
 
     def __init__(self, limits: EngineLimits, num_blocks: int, vocab_size: int) -> None:
         """An empty table over a pool of `num_blocks`."""
@@ -36,7 +48,6 @@ class SlotTable:
         self.computed = np.zeros(slots, np.int64)
         self.tables = np.zeros((slots, limits.blocks_of_longest), np.int32)
         self.table_length = np.zeros(slots, np.int64)
-        # Usable: holds a sequence that has not failed.
         self.usable = np.zeros(slots, np.bool_)
         self.occupied = np.zeros(slots, np.bool_)
         self.failures: dict[int, str] = {}

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from headrace.sampling.ranking import best_scores
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -25,8 +27,9 @@ if TYPE_CHECKING:
     from headrace.sampling.parameters import SamplingParameters
 
 _CANDIDATES = (64, 1024, 8192)
-_CHUNK_ROWS = 8
-"""Rows over the whole vocabulary at a time: bounds the memory, changes no bits."""
+_SUM_BLOCK = 256
+_CHUNK_SCORES = 1 << 19
+"""Scores at a time: bounds the memory and stays in the caches; changes no bits."""
 
 
 def draw(
@@ -43,27 +46,20 @@ def draw(
         [N] int64 ids on the device of `scores`.
     """
     device, vocab_size = scores.device, scores.shape[1]
-    temperature = torch.tensor(
-        [1.0 if p.temperature is None else p.temperature for p in rows],
-        dtype=torch.float32,
-        device=device,
-    )
-    # The maximum is taken off first (transformers does it in softmax): a tiny temperature cannot overflow.
-    scaled = (scores - scores.amax(-1, keepdim=True)) / temperature.unsqueeze(1)
     numbers = torch.from_numpy(uniforms).to(device)
     ids = torch.empty(len(rows), dtype=torch.int64, device=device)
+    chunk_rows = max(1, _CHUNK_SCORES // vocab_size)
     pending: dict[int, list[int]] = {}
     for row, parameters in enumerate(rows):
         pending.setdefault(_first_width(parameters, vocab_size), []).append(row)
     while pending:
         width = min(pending)
         group = pending.pop(width)
-        whole = width >= vocab_size or width == 0
-        size = _CHUNK_ROWS if whole else len(group)
-        for start in range(0, len(group), size):
-            chunk = group[start : start + size]
+        for start in range(0, len(group), chunk_rows):
+            chunk = group[start : start + chunk_rows]
             index = torch.tensor(chunk, device=device)
-            part, its_rows = scaled[index], [rows[row] for row in chunk]
+            its_rows = [rows[row] for row in chunk]
+            part = _scale(scores[index], its_rows)
             if width == 0:
                 ids[index] = _draw_unsorted(part, its_rows, numbers[index])
                 continue
@@ -73,6 +69,15 @@ def draw(
                 if not is_decided:
                     pending.setdefault(_next_width(width, vocab_size), []).append(row)
     return ids
+
+
+def _scale(scores: torch.Tensor, rows: Sequence[SamplingParameters]) -> torch.Tensor:
+    """Scores [n, V] less their maximum, over the temperature; a copy."""
+    temperature = _column(
+        [1.0 if p.temperature is None else p.temperature for p in rows], scores.device
+    )
+    # The maximum is taken off first (transformers does it in softmax): a tiny temperature cannot overflow.
+    return (scores - scores.amax(-1, keepdim=True)) / temperature.float()
 
 
 def kept(scores: torch.Tensor, parameters: SamplingParameters, width: int) -> torch.Tensor | None:
@@ -85,8 +90,7 @@ def kept(scores: torch.Tensor, parameters: SamplingParameters, width: int) -> to
         parameters: Of the row.
         width: Candidates to look at; V for all.
     """
-    temperature = 1.0 if parameters.temperature is None else parameters.temperature
-    scaled = ((scores - scores.amax()) / temperature).unsqueeze(0)
+    scaled = _scale(scores.unsqueeze(0), [parameters])
     ids, weights, decided = _weigh_candidates(scaled, [parameters], min(width, scores.shape[0]))
     return ids[0][weights[0] > 0].sort().values if bool(decided[0]) else None
 
@@ -139,24 +143,34 @@ def _draw_candidates(
 
 
 def _invert(weights: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
-    """Inverse of the cumulative distribution: weights [n, K], numbers [n] -> places [n]."""
+    """Inverse of the cumulative distribution: weights [n, K], numbers [n] -> places [n].
+
+    Long rows are summed in blocks first: adding one number after the other is slow, and only one block
+    needs it.
+    """
+    count = weights.shape[1]
+    if count <= _SUM_BLOCK:
+        return _place(weights, numbers)
+    padded = torch.nn.functional.pad(weights, (0, -count % _SUM_BLOCK))
+    blocks = padded.reshape(weights.shape[0], -1, _SUM_BLOCK)
+    sums = blocks.sum(-1, dtype=torch.float64)
+    cumulative = sums.cumsum(-1)
+    target = numbers.unsqueeze(1) * cumulative[:, -1:]
+    block = _place(sums, numbers)
+    rows = torch.arange(block.shape[0], device=block.device)
+    before = cumulative[rows, block] - sums[rows, block]
+    rest = (target.squeeze(1) - before) / sums[rows, block]
+    return block * _SUM_BLOCK + _place(blocks[rows, block], rest.clamp_(0.0, 1.0))
+
+
+def _place(weights: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+    """`_invert` of short rows: the first place where the sum so far exceeds the share `numbers`."""
     cumulative = weights.cumsum(-1, dtype=torch.float64)
     total = cumulative[:, -1:]
     # Below the total even after rounding, so the place found has a weight.
     below = torch.nextafter(total, torch.zeros_like(total))
     target = torch.minimum(numbers.unsqueeze(1) * total, below)
     return torch.searchsorted(cumulative, target, right=True).squeeze(1)
-
-
-def _candidates(scaled: torch.Tensor, width: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The best `width` scores of each row and their ids, best first, lower ids first among equals."""
-    if width >= scaled.shape[1]:
-        values, ids = torch.sort(scaled, dim=-1, descending=True, stable=True)
-        return values, ids
-    values, ids = torch.topk(scaled, width, dim=-1, sorted=False)
-    ids, order = torch.sort(ids, dim=-1)
-    values, order = torch.sort(values.gather(1, order), dim=-1, descending=True, stable=True)
-    return values, ids.gather(1, order)
 
 
 def _weigh_candidates(
@@ -174,7 +188,7 @@ def _weigh_candidates(
         outside the K could have been kept.
     """
     device, vocab_size = scaled.device, scaled.shape[1]
-    values, ids = _candidates(scaled, width)
+    values, ids = best_scores(scaled, width)
     wide = values.double()
     possible = values > -torch.inf
     undecided = torch.zeros(len(rows), dtype=torch.bool, device=device)

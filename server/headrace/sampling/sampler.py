@@ -164,8 +164,11 @@ class Sampler:
     ) -> None:
         """Everything but the plain argmax, for the rows `choosing`; fills `result`."""
         rows = [self._parameters[slot] for slot in slots[choosing]]
-        index = torch.tensor(choosing, device=self._device)
-        scores = logits[index].to(torch.float32)
+        scores = logits.to(torch.float32)
+        if len(choosing) < slots.size:
+            scores = scores[torch.tensor(choosing, device=self._device)]
+        elif any(p.changes_scores for p in rows) or masks:
+            scores = scores.clone()
         processors.add_bias(scores, rows)
         histories = [self._histories.get(slot) for slot in slots[choosing].tolist()]
         processors.apply_penalties(scores, rows, histories)
@@ -185,7 +188,8 @@ class Sampler:
             drawn_rows = [rows[n] for n in drawing]
             seeds = np.array([p.seed for p in drawn_rows], np.uint64)
             numbers = uniforms(seeds, output_indexes[places[drawing]], PURPOSE_SAMPLE)
-            part = scores[torch.tensor(drawing, device=self._device)]
+            everyone = len(drawing) == len(choosing)
+            part = scores if everyone else scores[torch.tensor(drawing, device=self._device)]
             drawn = filters.draw(part, drawn_rows, numbers)
             result.ids[places[drawing]] = drawn.cpu().numpy()
 

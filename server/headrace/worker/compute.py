@@ -13,13 +13,12 @@ import grpc
 from headrace.engine import StreamEnded
 from headrace.log import with_fields
 from headrace.pb import worker_pb2 as pb
-from headrace.worker.conversion import reply_of, step_of
 from headrace.worker.preparation import Preparation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.engine import Engine, EngineLimits
+    from headrace.engine import Engine, EngineLimits, Step
     from headrace.worker.session import Session
 
     Make = Callable[[EngineLimits, Callable[[str, int, int, str], None]], Engine]
@@ -36,16 +35,15 @@ class _OpenJob:
 @dataclass(frozen=True, slots=True)
 class _StepJob:
     session: Session
-    message: pb.Step
+    step: Step
 
 
 class ComputeLoop:
     """Everything that touches tensors happens in `serve`, in one thread."""
 
-    def __init__(self, make: Make, rank: int, compute_threads: int) -> None:
+    def __init__(self, make: Make, compute_threads: int) -> None:
         """`make` loads the model and makes the engine."""
         self._make = make
-        self._rank = rank
         self._jobs: SimpleQueue[_OpenJob | _StepJob | None] = SimpleQueue()
         # None stands for "run the preparation".
         self.preparation = Preparation(lambda: self._jobs.put(None), compute_threads)
@@ -55,9 +53,9 @@ class ComputeLoop:
         """Queues the opening of a stream; from a reader thread."""
         self._jobs.put(_OpenJob(session, message))
 
-    def step(self, session: Session, message: pb.Step) -> None:
+    def step(self, session: Session, step: Step) -> None:
         """Queues a step; from a reader thread."""
-        self._jobs.put(_StepJob(session, message))
+        self._jobs.put(_StepJob(session, step))
 
     def serve(self) -> None:
         """Works for ever; SIGTERM unwinds it with SystemExit.
@@ -77,7 +75,7 @@ class ComputeLoop:
             elif isinstance(job, _OpenJob):
                 self._open(job.session, job.message)
             else:
-                self._step(job.session, job.message, wait)
+                self._step(job.session, job.step, wait)
 
     def _open(self, session: Session, message: pb.Open) -> None:
         engine = self.preparation.engine
@@ -94,19 +92,23 @@ class ComputeLoop:
         session.send(pb.RunReply(opened=pb.Opened(epoch=message.epoch)))
         _log.info("stream opened", extra=with_fields(epoch=message.epoch))
 
-    def _step(self, session: Session, message: pb.Step, wait: int) -> None:
+    def _step(self, session: Session, step: Step, wait: int) -> None:
         engine = self.preparation.engine
         if engine is None or session.epoch is None:
             return
-        if message.step_id != self._last_step + 1:
-            words = f"step {message.step_id} came after step {self._last_step}"
+        if step.step_id != self._last_step + 1:
+            words = f"step {step.step_id} came after step {self._last_step}"
             session.end(grpc.StatusCode.INVALID_ARGUMENT, words)
             return
-        self._last_step = message.step_id
+        self._last_step = step.step_id
         try:
-            outcome = engine.run(step_of(message), session.masks)
+            outcome = engine.run(step, session.masks)
         except StreamEnded:
             return
+        outcome.timings.wait = wait
+        session.steps_completed += 1
+        session.send(outcome)
+        session.masks.finish_step(step.step_id)
         if outcome.error:
             _log.warning(
                 "step %s: %s",
@@ -114,7 +116,3 @@ class ComputeLoop:
                 outcome.error,
                 extra=with_fields(step=outcome.step_id),
             )
-        outcome.timings.wait = wait
-        session.masks.finish_step(message.step_id)
-        session.steps_completed += 1
-        session.send(pb.RunReply(step=reply_of(outcome, with_rows=self._rank == 0)))

@@ -58,7 +58,7 @@ def main(arguments: WorkerArguments) -> NoReturn:
         watch_parent(arguments.parent_fd, end)
     code = EXIT_REFUSED
     try:
-        install_signals(end.stop)
+        install_signals(end)
         lower_priority()
         # A thread that wants the interpreter gets it soon: replies must not wait for 5 ms.
         sys.setswitchinterval(_SWITCH_SECONDS)
@@ -86,14 +86,12 @@ def _serve(arguments: WorkerArguments, end: ProcessEnd) -> None:
     torch.set_num_threads(arguments.compute_threads)
     torch.set_num_interop_threads(1)
     ops = _choose_ops(arguments, device, dtype)
-    compute = ComputeLoop(
-        _maker(document, ops, arguments, device), arguments.rank, arguments.compute_threads
-    )
+    compute = ComputeLoop(_maker(document, ops, arguments, device), arguments.compute_threads)
     service = WorkerService(
         lambda: describe(document, arguments, ops, device, dtype),
         compute,
         end,
-        arguments.world_size,
+        arguments,
     )
     server = _listen(arguments.socket, service)
     _log.info(

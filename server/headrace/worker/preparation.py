@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from headrace.engine.failures import one_line
+from headrace.engine.failures import is_out_of_memory, one_line
 from headrace.errors import HeadraceError
 from headrace.pb import worker_pb2 as pb
 
@@ -110,7 +110,9 @@ class Preparation:
             )
         except Exception as error:  # noqa: BLE001 - told to the router, which may try again
             _log.exception("prepare failed")
-            self._fail(PrepareFailure(grpc.StatusCode.INTERNAL, one_line(error)), is_final=False)
+            memory = is_out_of_memory(error)
+            code = grpc.StatusCode.RESOURCE_EXHAUSTED if memory else grpc.StatusCode.INTERNAL
+            self._fail(PrepareFailure(code, one_line(error)), is_final=False)
         else:
             with self._lock:
                 self.engine = engine

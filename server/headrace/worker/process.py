@@ -8,17 +8,17 @@ import os
 import signal
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 _log = logging.getLogger("headrace.worker")
 
 _PR_SET_PDEATHSIG = 1
 _NICENESS = 5
-_STOP_SECONDS = 5.0
+_STOP_SECONDS = 3.0
 
 EXIT_STOPPED = 0
 EXIT_REFUSED = 1
@@ -35,20 +35,20 @@ class ProcessEnd:
 
     def exit_now(self, code: int) -> NoReturn:
         """Ends the process from any thread, also while the main thread sits in a collective."""
+        # No lock is taken here, the log's included: whoever holds one may never give it back.
         self._socket.unlink(missing_ok=True)
-        logging.shutdown()
-        sys.stderr.flush()
         os._exit(code)
 
     def stop(self) -> None:
-        """From a signal handler in the main thread: unwinds it with code 0, or ends after a while."""
-        if self.is_stopping:
-            return
-        self.is_stopping = True
-        timer = threading.Timer(_STOP_SECONDS, self.exit_now, (EXIT_STOPPED,))
-        timer.daemon = True
-        timer.start()
-        raise SystemExit(EXIT_STOPPED)
+        """From a signal handler in the main thread: unwinds it with code 0."""
+        if not self.is_stopping:
+            self.is_stopping = True
+            raise SystemExit(EXIT_STOPPED)
+
+    def exit_soon(self) -> None:
+        """From a side thread: the main thread may sit in a kernel or a collective and never see a signal."""
+        time.sleep(_STOP_SECONDS)
+        self.exit_now(EXIT_STOPPED)
 
 
 def die_with_parent() -> None:
@@ -57,9 +57,21 @@ def die_with_parent() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def install_signals(stop: Callable[[], None]) -> None:
+def install_signals(end: ProcessEnd) -> None:
     """SIGTERM stops cleanly; SIGINT (Ctrl-C in the terminal) is the launcher's business."""
-    signal.signal(signal.SIGTERM, lambda _number, _frame: stop())
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+
+    def watch() -> None:
+        # Python runs handlers in the main thread only, between two of its own instructions; the bytes that
+        # the C handler writes are seen here whatever that thread is doing.
+        while number := os.read(read_end, 1):
+            if number[0] == signal.SIGTERM:
+                end.exit_soon()
+
+    threading.Thread(target=watch, name="signal-watch", daemon=True).start()
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: end.stop())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -78,11 +90,9 @@ def watch_parent(fd: int, end: ProcessEnd) -> None:
         try:
             while os.read(fd, 1):
                 pass
-        except OSError as error:
-            _log.warning("the pipe of the launcher (descriptor %d): %s", fd, error)
-        if not end.is_stopping:
-            _log.warning("the launcher is gone")
-        end.exit_now(EXIT_REFUSED)
+        finally:
+            # Nobody is left to read a log line.
+            end.exit_now(EXIT_REFUSED)
 
     threading.Thread(target=wait, name="parent-watch", daemon=True).start()
 

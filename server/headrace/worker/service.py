@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import grpc
 
+from headrace.engine import StepOutcome
 from headrace.errors import HeadraceError
 from headrace.pb import worker_pb2 as pb
 from headrace.pb import worker_pb2_grpc
-from headrace.worker.conversion import limits_of
+from headrace.worker.conversion import limits_of, reply_of
 from headrace.worker.preparation import PrepareFailure
 from headrace.worker.process import EXIT_GROUP_FAILED
 from headrace.worker.session import Session, SessionEnd
@@ -20,6 +21,7 @@ from headrace.worker.session import Session, SessionEnd
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from headrace.worker.arguments import WorkerArguments
     from headrace.worker.compute import ComputeLoop
     from headrace.worker.process import ProcessEnd
 
@@ -37,13 +39,14 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         describe: Callable[[], pb.DescribeReply],
         compute: ComputeLoop,
         end: ProcessEnd,
-        world_size: int,
+        arguments: WorkerArguments,
     ) -> None:
         """`describe` may raise HeadraceError; `compute` runs in the main thread."""
         self._describe = describe
         self._compute = compute
         self._end = end
-        self._world_size = world_size
+        self._world_size = arguments.world_size
+        self._reports_rows = arguments.rank == 0
         self._lock = threading.Lock()
         self._session: Session | None = None
         threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
@@ -99,6 +102,9 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
                 if item.code is not None:
                     context.abort(item.code, item.words)
                 return
+            if isinstance(item, StepOutcome):
+                # Converted here, while the compute thread may be at the next step.
+                item = pb.RunReply(step=reply_of(item, with_rows=self._reports_rows))
             yield item
 
     def _stream_ended(self, session: Session, why: str) -> None:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 import grpc
 
 from headrace.pb import worker_pb2 as pb
-from headrace.worker.conversion import mask_of
+from headrace.worker.conversion import mask_of, step_of
 from headrace.worker.mask_room import MaskRoom
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from headrace.engine import Step, StepOutcome
 
 _log = logging.getLogger("headrace.worker")
 
@@ -36,7 +38,7 @@ class Session:
     def __init__(self) -> None:
         """A stream whose first message has not come."""
         self.masks = MaskRoom()
-        self.outgoing: SimpleQueue[pb.RunReply | SessionEnd] = SimpleQueue()
+        self.outgoing: SimpleQueue[pb.RunReply | StepOutcome | SessionEnd] = SimpleQueue()
         self.steps_completed = 0
         self.epoch: int | None = None
         self._lock = threading.Lock()
@@ -57,7 +59,7 @@ class Session:
         self.outgoing.put(SessionEnd(code, words))
         return True
 
-    def send(self, reply: pb.RunReply) -> None:
+    def send(self, reply: pb.RunReply | StepOutcome) -> None:
         """Queues a reply."""
         if not self._has_ended:
             self.outgoing.put(reply)
@@ -71,7 +73,7 @@ class Session:
         self,
         messages: Iterator[pb.RunMessage],
         on_open: Callable[[Session, pb.Open], None],
-        on_step: Callable[[Session, pb.Step], None],
+        on_step: Callable[[Session, Step], None],
     ) -> str:
         """Sorts messages until the stream ends; masks never wait behind steps.
 
@@ -91,7 +93,7 @@ class Session:
                     is_open = True
                     on_open(self, message.open)
                 elif kind == "step":
-                    on_step(self, message.step)
+                    on_step(self, step_of(message.step))
                 elif kind == "mask":
                     mask = message.mask
                     self.masks.put(

@@ -7,6 +7,7 @@ import pytest
 import torch
 from headrace.sampling import SamplingParameters
 from headrace.sampling.filters import draw, kept
+from headrace.sampling.ranking import best_scores
 from transformers.generation.logits_process import (
     LogitsProcessorList,
     MinPLogitsWarper,
@@ -70,7 +71,7 @@ def test_kept_ids_equal_transformers(vocab_size):
 def test_fewer_candidates_decide_the_same_or_say_so():
     generator = torch.Generator().manual_seed(8)
     decided = 0
-    for scale, parameters in itertools.product([1.0, 6.0], combinations()):
+    for scale, parameters in itertools.product([1.0, 6.0], list(combinations())[::3]):
         if parameters.top_k is None and parameters.top_p is None:
             continue
         scores = torch.randn(5000, generator=generator) * scale
@@ -82,7 +83,7 @@ def test_fewer_candidates_decide_the_same_or_say_so():
             if some is not None:
                 decided += 1
                 assert some.tolist() == whole.tolist(), parameters
-    assert decided > 100
+    assert decided > 30
 
 
 def test_ties_with_the_kth_are_kept():
@@ -153,9 +154,24 @@ def test_the_torch_operations_used_treat_each_row_alone(vocab_size):
         "cumsum": lambda x: torch.softmax(x, -1).cumsum(-1, dtype=torch.float64),
         "sort": lambda x: torch.sort(x, dim=-1, descending=True, stable=True).values,
         "topk": lambda x: torch.topk(x, 64, -1).values,
+        "sum of blocks": lambda x: torch.softmax(
+            x[:, : x.shape[1] // 256 * 256].unflatten(1, (-1, 256)), -1
+        ).sum(-1, dtype=torch.float64),
+        "best scores": lambda x: best_scores(x, 300)[0],
     }
     for name, operation in operations.items():
         together = operation(scores)
         for row in (0, 3, 16):
             alone = operation(scores[row : row + 1].clone())[0]
             assert torch.equal(together[row], alone), name
+
+
+@pytest.mark.parametrize("count", [1, 10, 64, 500, 700])
+def test_best_scores_are_in_a_total_order(count):
+    scores = torch.randint(-9, 3, (5, 500), generator=torch.Generator().manual_seed(12)).float()
+    scores[2, ::3] = -torch.inf
+    scores[3] = -0.25
+    values, ids = best_scores(scores, count)
+    expected, places = torch.sort(scores, dim=-1, descending=True, stable=True)
+    assert torch.equal(values, expected[:, :count])
+    assert torch.equal(ids, places[:, :count])

@@ -195,6 +195,26 @@ def both(streams, **fields):
     return [stream.next().step for stream in streams]
 
 
+def test_a_rank_in_a_collective_stops_when_told(two_ranks):
+    workers, streams = two_ranks
+    # Rank 1 waits for a rank that never gets this step.
+    streams[1].send(
+        new_sequences=[new_sequence(0, [5, 6], 0)],
+        rows=[pb.Row(slot=0, num_tokens=2, sample=True)],
+    )
+    time.sleep(0.5)
+    workers[1].process.send_signal(signal.SIGTERM)
+    assert workers[1].wait(10) == 0
+    assert not workers[1].socket.exists()
+    # Rank 0 finds its peer gone in its next step.
+    streams[0].send(
+        new_sequences=[new_sequence(0, [5, 6], 0)],
+        rows=[pb.Row(slot=0, num_tokens=2, sample=True)],
+    )
+    assert workers[0].wait() == 3
+    assert "the group ends" in workers[0].log_lines()[-1]["message"]
+
+
 def test_two_ranks_give_transformers_ids_and_end_together(two_ranks, checkpoint):
     model, _ = checkpoint
     workers, streams = two_ranks
