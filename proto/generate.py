@@ -32,7 +32,9 @@ def generate(directory: Path) -> None:
     """
     installed = importlib.metadata.version("grpcio-tools")
     if not installed.startswith(GRPCIO_TOOLS_VERSION + "."):
-        message = f"grpcio-tools {GRPCIO_TOOLS_VERSION}.x makes these files, {installed} is installed"
+        message = (
+            f"grpcio-tools {GRPCIO_TOOLS_VERSION}.x makes these files, {installed} is installed"
+        )
         raise RuntimeError(message)
     from grpc_tools import protoc
 

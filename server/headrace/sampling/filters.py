@@ -202,7 +202,7 @@ def _weigh_candidates(
     # Probabilities among what is left: all ids where top-k is off, which needs the whole row.
     probabilities = torch.softmax(wide.masked_fill(~keep, -torch.inf), dim=-1)
     open_rows = torch.nonzero(~ranked).flatten()
-    if width < vocab_size and open_rows.numel():
+    if open_rows.numel():
         whole = torch.softmax(scaled[open_rows], dim=-1)
         probabilities[open_rows] = whole.gather(1, ids[open_rows]).double()
     if any(p.top_p is not None and p.top_p < 1.0 for p in rows):
