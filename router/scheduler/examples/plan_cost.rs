@@ -35,6 +35,9 @@ fn main() {
     for shared in [8, 64, 512] {
         prefix_match(shared);
     }
+    for steps_in_flight in [1, 2] {
+        pressure(steps_in_flight);
+    }
 }
 
 fn config(max_sequences: u32, steps_in_flight: u32) -> SchedulerConfig {
@@ -141,8 +144,11 @@ fn decode(sequences: u32, waiting: u64, steps_in_flight: u32) {
     }
     assert!(scheduler.stats().preemptions == 0, "blocks for all");
     let each = |time: Duration| time.as_nanos() as f64 / f64::from(steps) / f64::from(sequences);
+    let start = Instant::now();
+    scheduler.audit();
+    let audit = start.elapsed();
     println!(
-        "{sequences:>10} {waiting:>8} {:>10.0} {:>10.0} {:>10.0}   ({steps_in_flight} in flight)",
+        "{sequences:>10} {waiting:>8} {:>10.0} {:>10.0} {:>10.0}   ({steps_in_flight} in flight, audit {audit:?})",
         each(plan),
         each(complete),
         each(plan) + each(complete)
@@ -191,5 +197,36 @@ fn prefix_match(nodes: u64) {
     println!(
         "match of 8,192 ids, {nodes} nodes on the path, {cached} blocks cached: first {cold:?}, median {:?}, p99 {:?}",
         times[1000], times[1980]
+    );
+}
+
+/// 64 sequences of 64 + 576 tokens in a pool for about 26 of them at full length.
+fn pressure(steps_in_flight: u32) {
+    let mut scheduler = Scheduler::new(config(64, steps_in_flight));
+    scheduler.group_up(NOW, GROUP, 1024);
+    for id in 0..64 {
+        scheduler
+            .submit(NOW, request(id, ids(id, 64), 576))
+            .expect("taken");
+    }
+    let mut sent = Vec::new();
+    while !scheduler.is_idle() {
+        while sent.len() < steps_in_flight as usize {
+            let Some(plan) = scheduler.plan(NOW, GROUP) else {
+                break;
+            };
+            sent.push(plan);
+        }
+        scheduler
+            .complete(NOW, answer(&sent.remove(0)))
+            .expect("the plan's answer");
+    }
+    let stats = scheduler.stats();
+    println!(
+        "under pressure, {steps_in_flight} in flight: {} steps, {} preemptions, {} tokens recomputed of {}",
+        stats.steps,
+        stats.preemptions,
+        stats.recomputed_tokens,
+        64 * 640
     );
 }

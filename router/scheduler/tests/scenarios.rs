@@ -319,10 +319,17 @@ fn without_a_block_for_the_copy_the_tail_is_recomputed() {
 
 #[test]
 fn the_newest_is_preempted_and_comes_back_first() {
-    let mut scheduler = up(config(), 4);
-    submit(&mut scheduler, 1, &[1; 4], 9);
-    submit(&mut scheduler, 2, &[2; 4], 9);
-    submit(&mut scheduler, 3, &[3; 4], 9);
+    let mut scheduler = up(
+        SchedulerConfig {
+            max_sequences: 3,
+            ..config()
+        },
+        4,
+    );
+    for id in 1..=3 {
+        submit(&mut scheduler, id, &[u32::try_from(id).unwrap(); 4], 9);
+    }
+    submit(&mut scheduler, 4, &[4], 1);
     let mut order = Vec::new();
     while !scheduler.is_idle() {
         let before = scheduler.stats().preemptions;
@@ -337,8 +344,8 @@ fn the_newest_is_preempted_and_comes_back_first() {
         order.extend(step.new_sequences.iter().map(|new| new.token_ids[0]));
         answer(&mut scheduler, &step, 9);
     }
-    // The third goes, then the second; they return in their order and recompute no block that stayed.
-    assert_eq!(order, [1, 2, 3, 2, 3]);
+    // The third goes, then the second; they return in their order, before the fourth, which only waits.
+    assert_eq!(order, [1, 2, 3, 2, 3, 4]);
     assert_eq!(scheduler.stats().preemptions, 2);
 }
 

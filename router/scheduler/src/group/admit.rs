@@ -25,14 +25,11 @@ impl Group {
             if dispatcher.sequences[index].suspect || !self.admit(dispatcher, draft, index) {
                 return;
             }
-            let sequence = &dispatcher.sequences[index];
-            let blocks = sequence.ids.len().div_ceil(self.block_size);
-            draft.promised += blocks.saturating_sub(sequence.table.len());
         }
     }
 
-    /// Moves one waiting sequence into a slot and plans its first row, if all ids it has can fit beside what
-    /// is promised to others.
+    /// Moves one waiting sequence into a slot and plans its first row, if blocks for all ids it has can be
+    /// had. Prefills already started have theirs by then, or the step's budget is gone.
     pub(super) fn admit(
         &mut self,
         dispatcher: &mut Dispatcher,
@@ -42,7 +39,7 @@ impl Group {
         let Some(&slot) = self.free_slots.last() else {
             return false;
         };
-        let Some(found) = self.find_fitting(dispatcher, draft.promised, index) else {
+        let Some(found) = self.find_fitting(dispatcher, index) else {
             return false;
         };
         self.free_slots.pop();
@@ -119,7 +116,6 @@ impl Group {
     fn find_fitting(
         &mut self,
         dispatcher: &Dispatcher,
-        promised: usize,
         index: SequenceIndex,
     ) -> Option<Option<Match>> {
         let sequence = &dispatcher.sequences[index];
@@ -138,7 +134,7 @@ impl Group {
             .min(self.kv.pool.total() / RESERVE_DIVISOR);
         let loose = found.as_ref().map_or(0, |found| found.loose_blocks);
         let blocks = sequence.ids.len().div_ceil(self.block_size) - self.matched.len();
-        let needed = blocks + loose + promised + reserve;
+        let needed = blocks + loose + reserve;
         let available = self.kv.available();
         if needed > available {
             return None;

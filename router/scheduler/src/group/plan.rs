@@ -13,8 +13,6 @@ pub(super) struct Draft {
     pub(super) tokens_left: usize,
     /// The part of it that prefills may have.
     pub(super) prefill_left: usize,
-    /// Blocks that prefills already started will still need for the ids they have.
-    pub(super) promised: usize,
     pub(super) preempted: bool,
 }
 
@@ -83,7 +81,6 @@ impl Group {
             },
             tokens_left: dispatcher.config.max_batch_tokens as usize,
             prefill_left: self.prefill_limit.unwrap_or(usize::MAX),
-            promised: 0,
             preempted: false,
         }
     }
@@ -149,9 +146,6 @@ impl Group {
                         self.add_prefill_row(dispatcher, draft, index, chunk);
                     }
                 }
-                let sequence = &dispatcher.sequences[index];
-                let blocks = sequence.ids.len().div_ceil(self.block_size);
-                draft.promised += blocks.saturating_sub(sequence.table.len());
             }
             at += 1;
         }

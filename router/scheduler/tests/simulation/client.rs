@@ -25,6 +25,8 @@ pub(crate) struct Client {
     pub(crate) non_finite: bool,
     pub(crate) refused: bool,
     pub(crate) failed_alone: bool,
+    /// Steps with it that failed whole, since one succeeded.
+    pub(crate) lost_steps: u32,
 }
 
 impl Client {
@@ -41,6 +43,7 @@ impl Client {
             non_finite: false,
             refused: false,
             failed_alone: false,
+            lost_steps: 0,
         }
     }
 

@@ -19,7 +19,7 @@ mod worker;
 
 use run::Totals;
 
-const SEEDS: u64 = 6000;
+const SEEDS: u64 = 20_000;
 /// Seeds run twice to compare their traces.
 const REPLAYED: u64 = 200;
 

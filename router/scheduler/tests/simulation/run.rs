@@ -291,7 +291,10 @@ impl World {
             id,
             prompt,
             sampling: SamplingParams {
+                // What the worker needs to know, in fields that the scheduler only passes on.
                 seed: namespace,
+                top_n: max_new_tokens,
+                suppressed_token_ids: vec![u32::try_from(id.0).unwrap()],
                 ..SamplingParams::greedy()
             },
             stop: StopConditions {
@@ -415,19 +418,34 @@ impl World {
     fn answer(&mut self, fault: Fault) {
         let copies_fail = self.random.percent(50);
         let worker = self.worker.as_mut().unwrap();
-        let Some(plan) = worker.oldest() else { return };
-        let rows = plan.rows.len();
-        let (step_id, outcome) = worker.answer(fault, copies_fail);
+        if worker.oldest().is_none() {
+            return;
+        }
+        let (plan, outcome) = worker.answer(fault, copies_fail);
+        let step_id = plan.step_id;
+        let rows = worker.sequences(&plan);
         match &outcome {
             StepOutcome::Failed(_) => self.totals.step_failures += 1,
             StepOutcome::OutOfMemory(_) => self.totals.out_of_memory += 1,
             StepOutcome::Skipped => self.totals.skipped += 1,
             StepOutcome::Ok(_) => {}
         }
-        let lost = matches!(
-            outcome,
-            StepOutcome::Failed(_) | StepOutcome::OutOfMemory(_)
-        );
+        for (at, id) in rows.iter().enumerate() {
+            let client = self.clients.get_mut(id).unwrap();
+            match &outcome {
+                StepOutcome::Ok(_) => {
+                    client.non_finite |= fault == Fault::NonFinite(at);
+                    client.refused |= fault == Fault::Row(at);
+                    client.lost_steps = 0;
+                    client.failed_alone = false;
+                }
+                StepOutcome::Failed(_) | StepOutcome::OutOfMemory(_) => {
+                    client.lost_steps += 1;
+                    client.failed_alone = rows.len() == 1 && client.lost_steps > 1;
+                }
+                StepOutcome::Skipped => {}
+            }
+        }
         let events = self
             .scheduler
             .complete(
@@ -451,17 +469,14 @@ impl World {
                     failure: SequenceFailure::NonFinite,
                     ..
                 } => {
-                    client.non_finite = matches!(fault, Fault::NonFinite(_));
                     self.totals.non_finite += 1;
                 }
                 Event::Failed {
                     failure: SequenceFailure::Row(_),
                     ..
                 } => {
-                    client.refused = matches!(fault, Fault::Row(_));
                     self.totals.row_failures += 1;
                 }
-                Event::Failed { .. } => client.failed_alone |= lost && rows == 1,
                 Event::Finished { .. } => self.totals.finished += 1,
                 Event::Token { token, .. } => {
                     self.trace = mix(self.trace, id.0 << 32 | u64::from(token.id));

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use headrace_scheduler::{
-    BlockId, RowOutcome, RowResult, SampledToken, Slot, StepOutcome, StepPlan, TokenId,
+    BlockId, RowOutcome, RowResult, SampledToken, SequenceId, Slot, StepOutcome, StepPlan, TokenId,
 };
 
 use crate::random::mix;
@@ -45,6 +45,9 @@ struct Sequence {
     table: Vec<BlockId>,
     /// The namespace, which the simulation puts into the seed.
     namespace: u64,
+    /// Most output ids: a step beyond them is planned in vain.
+    max_new_tokens: usize,
+    id: SequenceId,
     broken: bool,
 }
 
@@ -190,8 +193,16 @@ impl Worker {
         }
     }
 
+    /// Whose rows an answered step has, in order.
+    pub(crate) fn sequences(&self, plan: &StepPlan) -> Vec<SequenceId> {
+        plan.rows
+            .iter()
+            .map(|row| self.slots[&row.slot].id)
+            .collect()
+    }
+
     /// Runs and answers the oldest step.
-    pub(crate) fn answer(&mut self, fault: Fault, copies_fail: bool) -> (u64, StepOutcome) {
+    pub(crate) fn answer(&mut self, fault: Fault, copies_fail: bool) -> (StepPlan, StepOutcome) {
         let plan = self.steps.pop_front().unwrap();
         self.touched.pop_front();
         self.apply(&plan);
@@ -213,7 +224,7 @@ impl Worker {
         }
         if self.failed {
             self.take_lengths_back();
-            return (plan.step_id, StepOutcome::Skipped);
+            return (plan, StepOutcome::Skipped);
         }
         if lost {
             self.failed = true;
@@ -226,13 +237,13 @@ impl Worker {
             } else {
                 StepOutcome::OutOfMemory("scripted".to_owned())
             };
-            return (plan.step_id, outcome);
+            return (plan, outcome);
         }
         let mut results = Vec::new();
         for (at, row) in plan.rows.iter().enumerate() {
             results.push(self.run_row(row, fault, at));
         }
-        (plan.step_id, StepOutcome::Ok(results))
+        (plan, StepOutcome::Ok(results))
     }
 
     fn apply(&mut self, plan: &StepPlan) {
@@ -247,6 +258,8 @@ impl Worker {
                 computed: new.computed_length as usize,
                 table: new.blocks.clone(),
                 namespace: new.sampling.seed,
+                max_new_tokens: new.sampling.top_n as usize,
+                id: SequenceId(u64::from(new.sampling.suppressed_token_ids[0])),
                 broken: false,
             };
             assert!(self.slots.insert(new.slot, sequence).is_none());
@@ -330,6 +343,11 @@ impl Worker {
         if row.sample {
             let id = next_id(histories[end - 1], self.vocabulary);
             sequence.ids.push(id);
+            let output = sequence.ids.len() - sequence.prompt_length;
+            assert!(
+                output <= sequence.max_new_tokens,
+                "slot {slot} samples beyond its end"
+            );
             tokens.push(token(id));
         }
         let mut prompt_logprobs = Vec::new();
