@@ -45,11 +45,6 @@ class EngineLimits:
         for name in ("block_size", "max_batch_tokens", "max_sequences", "max_total_tokens"):
             if getattr(self, name) < 1:
                 raise PreparationError(f"{name} is {getattr(self, name)}")
-        if self.max_batch_tokens < self.max_sequences:
-            raise PreparationError(
-                f"max_batch_tokens {self.max_batch_tokens} is below max_sequences "
-                f"{self.max_sequences}: not every running sequence could decode"
-            )
 
     @property
     def blocks_of_longest(self) -> int:

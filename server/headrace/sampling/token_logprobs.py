@@ -48,10 +48,10 @@ def rank_logprobs(
         top_n: [R] how many of the best each row reports (at most V).
 
     Returns:
-        One entry a row. Every value is finite: what underflows is the lowest float32.
+        One entry a row. Every value is finite and at most 0: what underflows is the lowest float32.
     """
     normaliser = logsumexp.unsqueeze(1)
-    own = (logits.gather(1, ids.unsqueeze(1)) - normaliser).clamp_min_(_LOWEST)
+    own = (logits.gather(1, ids.unsqueeze(1)) - normaliser).clamp_(_LOWEST, 0.0)
     own_values = own.squeeze(1).tolist()
     most = int(top_n.max()) if top_n.size else 0
     if most == 0:
@@ -76,7 +76,7 @@ def _top(
             every = torch.argsort(logits[row], descending=True, stable=True)
             ids[row] = every[:wide]
             values[row] = logits[row][every[:wide]]
-    values, ids = (values - normaliser)[:, :count].clamp_min_(_LOWEST), ids[:, :count]
+    values, ids = (values - normaliser)[:, :count].clamp_(_LOWEST, 0.0), ids[:, :count]
     order = torch.argsort(ids, dim=-1)
     values, ids = values.gather(1, order), ids.gather(1, order)
     order = torch.argsort(values, dim=-1, descending=True, stable=True)

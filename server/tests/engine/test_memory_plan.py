@@ -108,8 +108,3 @@ def test_prepare_reports_its_stages_and_runs_the_largest_step():
 def test_sizes_of_nothing_are_named(name):
     with pytest.raises(PreparationError, match=name):
         limits(**{name: 0}).check()
-
-
-def test_decodes_must_fit_a_step():
-    with pytest.raises(PreparationError, match="max_sequences 8"):
-        limits(max_batch_tokens=7).check()

@@ -199,6 +199,7 @@ def test_logprobs_stay_finite():
     logits[0, 0], logits[0, 1] = 3e38, -3e38
     ranked = rank_logprobs(logits, logits.logsumexp(-1), torch.tensor([1]), np.array([V]))[0]
     assert np.isfinite([ranked.logprob, *ranked.top_logprobs]).all()
+    assert max(ranked.top_logprobs) <= 0
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
