@@ -73,6 +73,7 @@ pub(super) struct UpGroup {
     streams: RunningGroup,
     sent: VecDeque<SentStep>,
     longest_step: Duration,
+    has_completed_step: bool,
 }
 
 /// What the group's side has for the engine.
@@ -107,12 +108,12 @@ impl GroupState {
     }
 
     pub(super) fn up(epoch: u64, streams: RunningGroup) -> Self {
-        let longest_step = Duration::ZERO;
         Self::Up(Box::new(UpGroup {
             epoch,
             streams,
             sent: VecDeque::new(),
-            longest_step,
+            longest_step: Duration::ZERO,
+            has_completed_step: false,
         }))
     }
 
@@ -176,6 +177,11 @@ impl UpGroup {
             next.at = Instant::now();
         }
         Some(step)
+    }
+
+    /// `true` the first time: the group works.
+    pub(super) fn completes_its_first_step(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_completed_step, true)
     }
 }
 

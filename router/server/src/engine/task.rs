@@ -216,6 +216,13 @@ impl EngineTask {
             });
         }
         self.steps_completed += 1;
+        if succeeded && up.completes_its_first_step() {
+            let message = ToLauncher::StepCompleted {
+                group: GROUP.0,
+                epoch: up.epoch,
+            };
+            self.launcher.send(message);
+        }
         match scheduler.complete(now, report.result) {
             Ok(events) => events,
             Err(violation) => {

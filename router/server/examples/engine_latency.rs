@@ -1,0 +1,165 @@
+//! How fast the front half is: the engine, gRPC over a Unix socket and a fake worker that takes no time (or a given one).
+//!
+//! `cargo run --example engine_latency [-- STEP_MICROS]` prints, for 1, 64 and 256 sequences: steps and tokens a second, and
+//! the time from the worker's answer to the arrival of the next step there (both ways of the socket, decoding,
+//! `complete`, `plan` and encoding).
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "an example prints its figures"
+)]
+
+use headrace_control::{ModelDocument, ToRouter, TokenizerSource, Weights};
+use headrace_fake_worker::{FakeWorker, Script, WorkerOptions};
+use headrace_router::engine::{
+    EngineConfig, EngineHandle, LauncherLink, RunningEngine, SequenceEvent, Watchdog,
+};
+use headrace_router::metrics::Metrics;
+use headrace_scheduler::{SamplingParams, SequenceRequest, StopConditions};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+const VOCAB: u32 = 50_000;
+
+fn main() {
+    let step_micros = std::env::args()
+        .nth(1)
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    for (sequences, tokens) in [(1, 4000), (64, 1500), (256, 600)] {
+        runtime.block_on(measure(sequences, tokens, step_micros));
+    }
+}
+
+async fn measure(sequences: u32, tokens: u32, step_micros: u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let options = WorkerOptions {
+        vocab_size: VOCAB,
+        max_position_embeddings: 8192,
+        num_blocks: 32_768,
+        ..WorkerOptions::default()
+    };
+    let script = Script {
+        step_micros,
+        ..Script::default()
+    };
+    let worker = FakeWorker::start(folder.path().join("worker.sock"), options, script).unwrap();
+    let (control, receiver) = mpsc::unbounded_channel();
+    let (link, _outgoing) = LauncherLink::channel();
+    let config = EngineConfig {
+        block_size: 16,
+        max_batch_tokens: 8192,
+        max_sequences: 256,
+        max_total_tokens: None,
+        max_input_tokens: None,
+        max_blocks: None,
+        kv_cache_bytes: None,
+        poison_fresh_blocks: false,
+        prefix_caching: true,
+        max_waiting_sequences: 1000,
+        max_waiting_tokens: 1 << 30,
+        max_steps_in_flight: 1,
+        watchdog: Watchdog::default(),
+    };
+    let engine = RunningEngine::start(config, receiver, link, Arc::new(Metrics::new())).unwrap();
+    let handle = engine.handle();
+    control.send(ToRouter::Model(Box::new(document()))).unwrap();
+    handle.services_ready();
+    let addresses = vec![worker.address()];
+    control
+        .send(ToRouter::GroupUp {
+            group: 0,
+            epoch: 1,
+            addresses,
+        })
+        .unwrap();
+    while !handle.status().ready {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let begun = Instant::now();
+    let readers: Vec<_> = (0..sequences)
+        .map(|index| tokio::spawn(run(handle.clone(), index, tokens)))
+        .collect();
+    for reader in readers {
+        reader.await.unwrap();
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    let rows = usize::try_from(sequences).unwrap();
+    let mut waits: Vec<Duration> = worker
+        .take_waits()
+        .into_iter()
+        .filter(|(count, _)| *count == rows)
+        .map(|(_, wait)| wait)
+        .collect();
+    waits.sort_unstable();
+    let at = |share: f64| {
+        let index = (waits.len() as f64 * share) as usize;
+        waits
+            .get(index.min(waits.len().saturating_sub(1)))
+            .copied()
+            .unwrap_or_default()
+            .as_secs_f64()
+            * 1e6
+    };
+    let steps = worker.steps() as f64;
+    println!(
+        "{sequences:4} sequences, step {step_micros} µs: {:8.0} steps/s {:9.0} tokens/s; \
+         answer to next step: median {:6.1} µs, p90 {:6.1}, p99 {:6.1} ({} steps)",
+        steps / seconds,
+        f64::from(sequences) * f64::from(tokens) / seconds,
+        at(0.5),
+        at(0.9),
+        at(0.99),
+        waits.len()
+    );
+}
+
+async fn run(handle: EngineHandle, index: u32, tokens: u32) {
+    let prompt: Vec<u32> = (0..16)
+        .map(|position| (index * 31 + position) % VOCAB)
+        .collect();
+    let request = SequenceRequest {
+        id: handle.next_sequence_id(),
+        prompt: prompt.into(),
+        sampling: SamplingParams::greedy(),
+        stop: StopConditions {
+            max_new_tokens: tokens,
+            ..StopConditions::default()
+        },
+        prompt_logprobs: false,
+        priority: 0,
+        namespace: 0,
+    };
+    let mut stream = handle.submit(request).await.unwrap();
+    while let Some(event) = stream.recv().await {
+        if let SequenceEvent::Finished(_) = event {
+            return;
+        }
+    }
+}
+
+fn document() -> ModelDocument {
+    ModelDocument {
+        model_id: "fake".to_owned(),
+        revision: None,
+        pipeline_tag: None,
+        weights: Weights::Safetensors { files: Vec::new() },
+        config: serde_json::Value::Null,
+        tokenizer: TokenizerSource::TokenizerJson {
+            path: PathBuf::new(),
+        },
+        tokenizer_config: None,
+        chat_template: None,
+        generation_config: None,
+        dtype: "float32".to_owned(),
+        max_position_embeddings: 8192,
+        vocab_size: VOCAB,
+    }
+}
