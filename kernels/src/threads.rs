@@ -56,6 +56,8 @@ struct Shared {
     epoch: AtomicU64,
     /// Threads inside the current job.
     active: AtomicUsize,
+    /// Threads that are parked; changed under the lock of `job`.
+    sleepers: AtomicUsize,
     stop: AtomicBool,
     /// The current job, taken back by the caller before it waits for `active`, so that a thread that
     /// wakes late finds nothing and nobody waits for it.
@@ -100,6 +102,7 @@ pub fn set_threads(threads: usize) -> std::io::Result<()> {
         let shared = Arc::new(Shared {
             epoch: AtomicU64::new(0),
             active: AtomicUsize::new(0),
+            sleepers: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
             job: Mutex::new(None),
             wake: Condvar::new(),
@@ -121,7 +124,7 @@ impl Pool {
     fn stop(&mut self) {
         if let Some(shared) = self.shared.take() {
             shared.stop.store(true, Ordering::Release);
-            shared.announce();
+            shared.announce(None);
         }
         for thread in self.threads.drain(..) {
             // A thread catches the panics of tasks, so it ends in good order.
@@ -131,11 +134,17 @@ impl Pool {
 }
 
 impl Shared {
-    /// Makes the threads look at `job` and `stop`.
-    fn announce(&self) {
-        let _job = lock(&self.job);
+    /// Makes the threads look at `job` and `stop`. The system is asked to wake somebody only where
+    /// somebody sleeps, and not under the lock, which the threads that spin are after.
+    fn announce(&self, next: Option<JobPointer>) {
+        let mut job = lock(&self.job);
+        *job = next;
         self.epoch.fetch_add(1, Ordering::Release);
-        self.wake.notify_all();
+        let sleepers = self.sleepers.load(Ordering::Relaxed);
+        drop(job);
+        if sleepers > 0 {
+            self.wake.notify_all();
+        }
     }
 
     fn serve(&self) {
@@ -177,9 +186,11 @@ impl Shared {
             }
         }
         let mut job = lock(&self.job);
+        self.sleepers.fetch_add(1, Ordering::Relaxed);
         loop {
             let epoch = self.epoch.load(Ordering::Acquire);
             if epoch != seen {
+                self.sleepers.fetch_sub(1, Ordering::Relaxed);
                 return epoch;
             }
             job = self.wake.wait(job).unwrap_or_else(PoisonError::into_inner);
@@ -188,8 +199,7 @@ impl Shared {
 
     fn join(&self, job: &Job<'_>) {
         let pointer = JobPointer(std::ptr::from_ref(job).cast());
-        *lock(&self.job) = Some(pointer);
-        self.announce();
+        self.announce(Some(pointer));
         job.work();
         *lock(&self.job) = None;
         let mut spins = 0_u32;

@@ -1,4 +1,4 @@
-"""Native kernels (crate ``kernels``): addresses and sizes in; see ``kernels/src/python.rs``.
+"""Native kernels (crate ``kernels``): addresses and sizes in; see ``kernels/src/python``.
 
 Rows are ``(address, stride in floats)``. A weight is ``(address, N, K, columns of a panel)``. A layer's
 KV is ``(keys, values, num_blocks, heads, head_dim, block_size)``. Metadata is ``(row_starts,

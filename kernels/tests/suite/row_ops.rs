@@ -113,11 +113,11 @@ fn rotary_turns_pairs_and_leaves_the_rest() {
     let sin = numbers(10 * half, 6);
     let x = numbers(tokens * heads * head_dim, 7);
     let mut expected: Vec<f64> = x.iter().map(|v| f64::from(*v)).collect();
-    for token in 0..tokens {
+    for (token, position) in positions.iter().enumerate() {
         for head in 0..heads {
             for i in 0..half {
                 let first = (token * heads + head) * head_dim + i;
-                let row = positions[token] as usize * half + i;
+                let row = *position as usize * half + i;
                 let (c, s) = (f64::from(cos[row]), f64::from(sin[row]));
                 let (a, b) = (f64::from(x[first]), f64::from(x[first + half]));
                 expected[first] = a * c - b * s;
