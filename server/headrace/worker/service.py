@@ -92,7 +92,8 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
 
         def read() -> None:
             why = session.read(request_iterator, self._compute.open, self._compute.step)
-            if session.end():
+            session.end()
+            if session is self._session:
                 self._stream_ended(session, why)
 
         threading.Thread(target=read, name="run-reader", daemon=True).start()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
+from headrace.engine.failures import one_line
 from headrace.pb import worker_pb2 as pb
 from headrace.worker.conversion import mask_of, step_of
 from headrace.worker.mask_room import MaskRoom
@@ -107,6 +108,8 @@ class Session:
                     return "unexpected message"
         except grpc.RpcError:
             return "the connection broke"
-        except Exception as error:  # noqa: BLE001 - grpc raises a bare Exception for a broken stream
-            return f"the connection broke ({type(error).__name__})"
+        except Exception as error:  # noqa: BLE001 - ends this stream, not the process
+            _log.exception("a message could not be read")
+            self.end(grpc.StatusCode.INTERNAL, one_line(error))
+            return "a message could not be read"
         return "the router closed it"

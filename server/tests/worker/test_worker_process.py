@@ -235,8 +235,12 @@ def test_two_ranks_give_transformers_ids_and_end_together(two_ranks, checkpoint)
         first, _ = both(streams, rows=decode_rows(0))
         ids.append(first.rows[0].tokens[0].id)
     assert ids == greedy(model, prompt, 16)
-    # A broken stream ends a rank of several with a code that is not 0, and a line that says so.
-    streams[0].close()
+    # A stream that ends, here for a wrong step id, ends a rank of several with a code that is not 0, and a
+    # line that says so.
+    streams[0].step_id += 5
+    streams[0].send(rows=decode_rows(0))
+    with pytest.raises(grpc.RpcError):
+        streams[0].next()
     assert workers[0].wait() == 3
     assert "several ranks" in workers[0].log_lines()[-1]["message"]
     workers[1].process.send_signal(signal.SIGTERM)
