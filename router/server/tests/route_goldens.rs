@@ -1,0 +1,423 @@
+//! Every route's answer, byte for byte, against files under `golden/`. `UPDATE_GOLDEN=1` writes them; they are then read
+//! by a person against the reference.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test ends by panicking"
+)]
+
+mod routes_support;
+
+use headrace_fake_worker::{Fault, FaultKind, Script, Trigger};
+use routes_support::{Answer, Server, config, greeting, says};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::PathBuf;
+
+/// Headers whose values are part of the contract.
+const SHOWN: [&str; 12] = [
+    "cache-control",
+    "connection",
+    "content-type",
+    "retry-after",
+    "www-authenticate",
+    "x-accel-buffering",
+    "x-compute-characters",
+    "x-compute-type",
+    "x-generated-tokens",
+    "x-headrace-ignored",
+    "x-prompt-tokens",
+    "x-request-id",
+];
+
+/// Headers whose values are times: only that they are there counts.
+const TIMES: [&str; 6] = [
+    "x-compute-time",
+    "x-inference-time",
+    "x-queue-time",
+    "x-time-per-token",
+    "x-total-time",
+    "x-validation-time",
+];
+
+fn show(request: &str, answer: &Answer) -> String {
+    let mut text = format!("{request}\n\n{}\n", answer.status.as_u16());
+    for name in SHOWN {
+        if let Some(value) = answer.headers.get(name) {
+            writeln!(text, "{name}: {}", value.to_str().unwrap()).unwrap();
+        }
+    }
+    for name in TIMES {
+        if let Some(value) = answer.headers.get(name) {
+            assert!(value.to_str().unwrap().parse::<f64>().is_ok(), "{name}");
+            writeln!(text, "{name}: (a number)").unwrap();
+        }
+    }
+    writeln!(text, "\n{}", normalise(&answer.body)).unwrap();
+    text
+}
+
+/// Replaces what differs from run to run: ids and times.
+fn normalise(body: &str) -> String {
+    let mut out = String::new();
+    let mut rest = body;
+    let marks = [("cmpl-", 32, true), ("\"created\":", 10, false)];
+    while !rest.is_empty() {
+        let next = marks
+            .iter()
+            .filter_map(|mark| rest.find(mark.0).map(|at| (at, mark)))
+            .min_by_key(|(at, _)| *at);
+        let Some((at, (word, length, is_hex))) = next else {
+            out.push_str(rest);
+            break;
+        };
+        let (head, tail) = rest.split_at(at + word.len());
+        out.push_str(head);
+        let value: String = tail
+            .chars()
+            .take_while(|character| {
+                if *is_hex {
+                    character.is_ascii_hexdigit()
+                } else {
+                    character.is_ascii_digit()
+                }
+            })
+            .collect();
+        if value.len() == *length {
+            out.push_str(if *is_hex { "ID" } else { "TIME" });
+            rest = &tail[value.len()..];
+        } else {
+            rest = tail;
+        }
+    }
+    out
+}
+
+fn check(name: &str, shown: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden")
+        .join(format!("{name}.txt"));
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, shown).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert_eq!(shown, expected, "{name} differs from {}", path.display());
+}
+
+async fn post(server: &Server, name: &str, path: &str, body: Value) {
+    let answer = server.post(path, &body).await;
+    check(name, &show(&format!("POST {path}\n{body}"), &answer));
+    server.wait_idle().await;
+}
+
+async fn get(server: &Server, name: &str, path: &str) {
+    let mut answer = server.get(path).await;
+    answer.headers.remove("x-request-id");
+    check(name, &show(&format!("GET {path}"), &answer));
+}
+
+#[tokio::test]
+async fn native_routes() {
+    let server = Server::start(config(), says(greeting())).await;
+    let cases = [
+        ("generate", "/generate", json!({"inputs": "Hello"})),
+        (
+            "generate_details",
+            "/generate",
+            json!({"inputs": "Hello and", "parameters": {"details": true, "decoder_input_details": true,
+                "top_n_tokens": 2, "max_new_tokens": 3, "seed": 7, "do_sample": true}}),
+        ),
+        (
+            "generate_best_of",
+            "/generate",
+            json!({"inputs": "Hello", "parameters": {"details": true, "best_of": 2, "do_sample": true,
+                "max_new_tokens": 1, "return_full_text": true, "unknown": 1}}),
+        ),
+        (
+            "generate_stop",
+            "/generate",
+            json!({"inputs": "Hello", "parameters": {"details": true, "stop": ["ör"]}}),
+        ),
+        (
+            "generate_stream",
+            "/generate_stream",
+            json!({"inputs": "Hello", "parameters": {"details": true}}),
+        ),
+        (
+            "generate_stream_stop",
+            "/generate_stream",
+            json!({"inputs": "Hello", "parameters": {"stop": ["wö"], "top_n_tokens": 1}}),
+        ),
+        (
+            "compat",
+            "/",
+            json!({"inputs": "Hello", "parameters": {"max_new_tokens": 2}}),
+        ),
+        (
+            "compat_stream",
+            "/",
+            json!({"inputs": "Hello", "stream": true,
+                "parameters": {"max_new_tokens": 2, "return_full_text": true}}),
+        ),
+        (
+            "compat_v1",
+            "/v1",
+            json!({"inputs": "Hello", "parameters": {"return_full_text": false}}),
+        ),
+        (
+            "invocations",
+            "/invocations",
+            json!({"inputs": "Hello", "parameters": {"max_new_tokens": 1}}),
+        ),
+        (
+            "generate_invalid",
+            "/generate",
+            json!({"inputs": "Hello", "parameters": {"temperature": -1}}),
+        ),
+        (
+            "generate_stream_invalid",
+            "/generate_stream",
+            json!({"inputs": ""}),
+        ),
+        (
+            "generate_too_long",
+            "/generate",
+            json!({"inputs": "Hello", "parameters": {"max_new_tokens": 63}}),
+        ),
+        (
+            "generate_prompt_too_long",
+            "/generate",
+            json!({"inputs": "x".repeat(70)}),
+        ),
+        (
+            "generate_truncate_bound",
+            "/generate",
+            json!({"inputs": "x", "parameters": {"truncate": 64}}),
+        ),
+        (
+            "generate_wrong_type",
+            "/generate",
+            json!({"inputs": "x", "parameters": {"stop": ["a", 1]}}),
+        ),
+        (
+            "generate_grammar",
+            "/generate",
+            json!({"inputs": "x", "parameters": {"grammar": {"type": "regex", "value": "a"}}}),
+        ),
+    ];
+    for (name, path, body) in cases {
+        post(&server, name, path, body).await;
+    }
+}
+
+#[tokio::test]
+async fn chat_routes() {
+    let server = Server::start(config(), says(greeting())).await;
+    let messages = json!([{"role": "user", "content": "Hello"}]);
+    let cases = [
+        ("chat", json!({"model": "tgi", "messages": messages})),
+        (
+            "chat_logprobs",
+            json!({"model": "any/name", "messages": messages, "max_tokens": 3, "logprobs": true, "top_logprobs": 2}),
+        ),
+        (
+            "chat_stop",
+            json!({"messages": messages, "stop": "ö", "n": 2}),
+        ),
+        ("chat_stream", json!({"messages": messages, "stream": true})),
+        (
+            "chat_stream_usage",
+            json!({"messages": messages, "stream": true, "logprobs": true, "stop": ["wör", "d!!"],
+                "stream_options": {"include_usage": true}}),
+        ),
+        (
+            "chat_stream_continuous",
+            json!({"messages": messages, "stream": true, "max_tokens": 2,
+                "stream_options": {"continuous_usage_stats": true}}),
+        ),
+        (
+            "chat_tools",
+            json!({"messages": messages, "tools": [{"type": "function", "function": {"name": "f"}}]}),
+        ),
+        (
+            "chat_response_format",
+            json!({"messages": messages, "response_format": {"type": "json_object"}}),
+        ),
+        (
+            "chat_image",
+            json!({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}),
+        ),
+        (
+            "chat_too_long",
+            json!({"messages": messages, "max_tokens": 60, "stream": true}),
+        ),
+        ("chat_missing", json!({"model": "x"})),
+    ];
+    for (name, body) in cases {
+        post(&server, name, "/v1/chat/completions", body).await;
+    }
+}
+
+#[tokio::test]
+async fn completion_routes() {
+    let server = Server::start(config(), says(greeting())).await;
+    let cases = [
+        ("completion", json!({"model": "x", "prompt": "Hello"})),
+        (
+            "completion_prompts",
+            json!({"prompt": ["Hello", "user"], "n": 2, "max_tokens": 2}),
+        ),
+        (
+            "completion_ids",
+            json!({"prompt": [[72, 73], [74]], "max_tokens": 1, "logprobs": 1}),
+        ),
+        (
+            "completion_ignore_eos",
+            json!({"prompt": [72], "max_tokens": 10, "ignore_eos": true}),
+        ),
+        (
+            "completion_logprobs",
+            json!({"prompt": "Hello", "logprobs": 1, "stop": ["ld"]}),
+        ),
+        (
+            "completion_stream",
+            json!({"prompt": "Hello", "stream": true}),
+        ),
+        (
+            "completion_stream_usage",
+            json!({"prompt": "Hello", "stream": true, "logprobs": 0, "max_tokens": 4,
+                "stream_options": {"include_usage": true}}),
+        ),
+        ("completion_bad_id", json!({"prompt": [1, 100_000]})),
+        ("completion_too_long", json!({"prompt": vec![72; 70]})),
+        (
+            "completion_suffix",
+            json!({"prompt": "Hello", "suffix": "x"}),
+        ),
+        ("completion_echo", json!({"prompt": "Hello", "echo": true})),
+    ];
+    for (name, body) in cases {
+        post(&server, name, "/v1/completions", body).await;
+    }
+}
+
+#[tokio::test]
+async fn other_routes() {
+    let server = Server::start(config(), says(greeting())).await;
+    let messages = json!([{"role": "user", "content": "é <|im_end|>"}]);
+    let cases = [
+        ("tokenize", "/tokenize", json!({"inputs": "Hello é<|eos|>"})),
+        (
+            "tokenize_prompt",
+            "/tokenize",
+            json!({"prompt": "Hello", "return_token_strs": true}),
+        ),
+        (
+            "tokenize_messages",
+            "/tokenize",
+            json!({"messages": messages}),
+        ),
+        (
+            "tokenize_both",
+            "/tokenize",
+            json!({"inputs": "a", "prompt": "b"}),
+        ),
+        (
+            "chat_tokenize",
+            "/chat_tokenize",
+            json!({"messages": messages}),
+        ),
+        ("not_found", "/v1/nothing", json!({})),
+        ("method_not_allowed", "/health", json!({})),
+    ];
+    for (name, path, body) in cases {
+        post(&server, name, path, body).await;
+    }
+    for (name, path) in [
+        ("info", "/info"),
+        ("models", "/v1/models"),
+        ("model", "/v1/models/org/tiny"),
+        ("model_unknown", "/v1/models/other"),
+        ("health", "/health"),
+        ("root", "/"),
+        ("ping", "/ping"),
+        ("ready", "/ready"),
+        ("native_not_found", "/nothing"),
+    ] {
+        get(&server, name, path).await;
+    }
+}
+
+#[tokio::test]
+async fn bodies() {
+    let server = Server::start(config(), says(greeting())).await;
+    for (name, path, body) in [
+        ("malformed_native", "/generate", "{\"inputs\": "),
+        ("malformed_v1", "/v1/completions", "nonsense"),
+        (
+            "duplicate_key",
+            "/generate",
+            r#"{"inputs":"a","inputs":"b"}"#,
+        ),
+    ] {
+        let answer = server.post_text(path, body).await;
+        check(name, &show(&format!("POST {path}\n{body}"), &answer));
+    }
+    let large = format!("{{\"inputs\":\"{}\"}}", "x".repeat(30_000));
+    let answer = server.post_text("/generate", &large).await;
+    check("too_large", &show("POST /generate\n(30 kB)", &answer));
+    let request = http::Request::post("/v1/chat/completions")
+        .header("content-type", "text/plain")
+        .header("x-request-id", "test-id")
+        .body(axum::body::Body::from("{}"))
+        .unwrap();
+    let answer = server.send(request).await;
+    check(
+        "media_type",
+        &show("POST /v1/chat/completions\n(text/plain)", &answer),
+    );
+}
+
+/// The third step's first row fails: after two tokens have been sent.
+fn fails_late() -> Script {
+    Script {
+        faults: vec![Fault {
+            when: Trigger::Step(3),
+            what: FaultKind::RowError(0),
+        }],
+        ..says(greeting())
+    }
+}
+
+#[tokio::test]
+async fn failures_after_admission() {
+    let cases = [
+        ("failed_generate", "/generate", json!({"inputs": "Hello"})),
+        (
+            "failed_generate_stream",
+            "/generate_stream",
+            json!({"inputs": "Hello"}),
+        ),
+        (
+            "failed_chat",
+            "/v1/chat/completions",
+            json!({"messages": [{"role": "user", "content": "x"}]}),
+        ),
+        (
+            "failed_chat_stream",
+            "/v1/chat/completions",
+            json!({"messages": [{"role": "user", "content": "x"}], "stream": true}),
+        ),
+        (
+            "failed_completion_stream",
+            "/v1/completions",
+            json!({"prompt": "Hello", "stream": true}),
+        ),
+    ];
+    for (name, path, body) in cases {
+        let server = Server::start(config(), fails_late()).await;
+        post(&server, name, path, body).await;
+    }
+}

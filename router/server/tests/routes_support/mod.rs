@@ -1,0 +1,286 @@
+//! The whole application over the real engine and a fake worker, with a small tokenizer and a scripted model.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    unreachable_pub,
+    dead_code,
+    reason = "test code, shared by several test binaries"
+)]
+
+#[path = "../../../dialect/tests/tiny_tokenizer/mod.rs"]
+pub mod tiny_tokenizer;
+
+use axum::Router;
+use axum::body::Body;
+use headrace_control::{ModelDocument, RouterConfig, ToRouter, TokenizerSource, Weights};
+use headrace_fake_worker::{FakeWorker, LiteralOutputs, Script, WorkerOptions};
+use headrace_router::app::{self, AppState};
+use headrace_router::engine::{EngineConfig, EngineStats, LauncherLink, RunningEngine};
+use headrace_router::metrics::Metrics;
+use headrace_router::services::ModelServices;
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+use tiny_tokenizer::{EOS, bytes_of, vocab_size, word};
+use tokio::sync::mpsc;
+use tower::ServiceExt;
+
+/// ChatML.
+const TEMPLATE: &str = "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}\
+                        <|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+/// TGI's defaults, where they matter.
+pub fn config() -> RouterConfig {
+    RouterConfig {
+        hostname: "127.0.0.1".to_owned(),
+        port: 0,
+        prometheus_port: None,
+        max_concurrent_requests: 128,
+        max_best_of: 2,
+        max_stop_sequences: 4,
+        max_top_n_tokens: 5,
+        max_input_tokens: None,
+        max_total_tokens: Some(64),
+        max_batch_prefill_tokens: Some(64),
+        max_batch_total_tokens: None,
+        max_batch_size: Some(16),
+        max_client_batch_size: 4,
+        validation_workers: 2,
+        payload_limit: 20_000,
+        api_keys: Vec::new(),
+        cors_allow_origin: Vec::new(),
+        disable_grammar_support: false,
+        strict_model_name: false,
+        completions_default_max_tokens: None,
+        kv_cache_bytes: None,
+        block_size: 4,
+        prefix_caching: true,
+        poison_fresh_blocks: true,
+        log_level: "info".to_owned(),
+        compute_type: "cpu".to_owned(),
+        docker_label: None,
+    }
+}
+
+/// `Hello wörld!` in seven steps, one of them half a character, then the end id.
+pub fn greeting() -> Vec<u32> {
+    let mut ids = vec![word("Hello"), word(" w")];
+    ids.extend(bytes_of("örld!"));
+    ids
+}
+
+/// A model that always says these ids, then the end id.
+pub fn says(ids: Vec<u32>) -> Script {
+    Script {
+        literal: Some(LiteralOutputs {
+            otherwise: Some(ids),
+            end_id: EOS,
+            ..LiteralOutputs::default()
+        }),
+        ..Script::default()
+    }
+}
+
+pub struct Server {
+    pub app: Router,
+    pub state: AppState,
+    pub control: mpsc::UnboundedSender<ToRouter>,
+    worker: FakeWorker,
+    engine: RunningEngine,
+    folder: TempDir,
+}
+
+/// An answer, read to its end.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: String,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers
+            .get(name)
+            .unwrap_or_else(|| panic!("no header {name}"))
+            .to_str()
+            .unwrap()
+    }
+
+    /// The `data:` of each event.
+    pub fn events(&self) -> Vec<String> {
+        self.body
+            .split("\n\n")
+            .filter(|frame| !frame.is_empty())
+            .map(|frame| frame.strip_prefix("data: ").unwrap().to_owned())
+            .collect()
+    }
+
+    pub fn event_json(&self) -> Vec<Value> {
+        self.events()
+            .iter()
+            .filter(|event| *event != "[DONE]")
+            .map(|event| serde_json::from_str(event).unwrap())
+            .collect()
+    }
+}
+
+impl Server {
+    pub async fn start(config: RouterConfig, script: Script) -> Self {
+        let server = Self::start_unready(config, script, true);
+        server.wait_ready().await;
+        server
+    }
+
+    pub fn start_unready(config: RouterConfig, script: Script, group_up: bool) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("tokenizer.json"), tiny_tokenizer::json().to_string()).unwrap();
+        std::fs::write(path("chat_template.jinja"), TEMPLATE).unwrap();
+        let generation = json!({"eos_token_id": [1, 3]});
+        std::fs::write(path("generation_config.json"), generation.to_string()).unwrap();
+        let named = json!({"bos_token": "<|bos|>", "eos_token": "<|eos|>"});
+        std::fs::write(path("tokenizer_config.json"), named.to_string()).unwrap();
+        let document = ModelDocument {
+            model_id: "org/tiny".to_owned(),
+            revision: Some("abc".to_owned()),
+            pipeline_tag: None,
+            weights: Weights::Safetensors { files: Vec::new() },
+            config: Value::Null,
+            tokenizer: TokenizerSource::TokenizerJson {
+                path: path("tokenizer.json"),
+            },
+            tokenizer_config: Some(path("tokenizer_config.json")),
+            chat_template: Some(path("chat_template.jinja")),
+            generation_config: Some(path("generation_config.json")),
+            dtype: "float32".to_owned(),
+            max_position_embeddings: 4096,
+            vocab_size: vocab_size(),
+        };
+        let (control, messages) = mpsc::unbounded_channel();
+        let (link, _) = LauncherLink::channel();
+        let metrics = Arc::new(Metrics::new());
+        let engine = RunningEngine::start(
+            EngineConfig::new(&config),
+            messages,
+            link,
+            Arc::clone(&metrics),
+        )
+        .unwrap();
+        let state = AppState::new(engine.handle(), config, metrics).unwrap();
+        let worker = FakeWorker::start(
+            path("rank-0.sock"),
+            WorkerOptions {
+                vocab_size: vocab_size(),
+                ..WorkerOptions::default()
+            },
+            script,
+        )
+        .unwrap();
+        control
+            .send(ToRouter::Model(Box::new(document.clone())))
+            .unwrap();
+        if group_up {
+            state.set_model(ModelServices::load(document).unwrap());
+            engine.handle().services_ready();
+            control
+                .send(ToRouter::GroupUp {
+                    group: 0,
+                    epoch: 1,
+                    addresses: vec![worker.address()],
+                })
+                .unwrap();
+        }
+        Self {
+            app: app::router(state.clone()),
+            state,
+            control,
+            worker,
+            engine,
+            folder,
+        }
+    }
+
+    pub fn stats(&self) -> EngineStats {
+        self.state.engine().status().stats
+    }
+
+    pub async fn wait_ready(&self) {
+        self.wait("ready", |server| server.state.engine().status().ready)
+            .await;
+    }
+
+    pub async fn wait(&self, what: &str, condition: impl Fn(&Self) -> bool) {
+        for _ in 0..2000 {
+            if condition(self) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("never {what}: {:?}", self.state.engine().status());
+    }
+
+    /// Nothing runs, waits or is kept, and the worker saw no misuse.
+    pub async fn wait_idle(&self) {
+        self.wait("idle", |server| {
+            let stats = server.stats();
+            stats.open_streams == 0
+                && stats.running == 0
+                && stats.waiting == 0
+                && stats.owned_blocks == 0
+        })
+        .await;
+        let stats = self.stats();
+        assert_eq!(stats.free_blocks + stats.cached_blocks, stats.total_blocks);
+        assert_eq!(self.worker.misuse(), None);
+    }
+
+    pub async fn send(&self, request: Request<Body>) -> Answer {
+        let response = self.app.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        Answer {
+            status: parts.status,
+            headers: parts.headers,
+            body: String::from_utf8(body.to_vec()).unwrap(),
+        }
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send(Request::get(path).body(Body::empty()).unwrap())
+            .await
+    }
+
+    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.post_text(path, &body.to_string()).await
+    }
+
+    pub async fn post_text(&self, path: &str, body: &str) -> Answer {
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(path)
+            .header("content-type", "application/json")
+            .header("x-request-id", "test-id")
+            .body(Body::from(body.to_owned()))
+            .unwrap();
+        self.send(request).await
+    }
+
+    /// Listens on a real port, for tests about connections.
+    pub async fn listen(&self) -> std::net::SocketAddr {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let app = self.app.clone();
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        address
+    }
+}
