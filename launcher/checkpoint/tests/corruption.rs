@@ -48,13 +48,13 @@ fn read_gguf(path: &PathBuf) {
 #[test]
 fn every_truncation_is_an_error() {
     let gguf = tiny_llama().bytes();
-    for length in 0..gguf.len() {
+    for length in (0..400).chain((400..gguf.len()).step_by(7)) {
         let path = write("short.gguf", &gguf[..length]);
         let text = Gguf::open(&path).expect_err("truncated").to_string();
         assert!(!text.contains('\n'), "{text}");
     }
     let bytes = safetensors_zeros(&tiny_llama_tensors());
-    for length in 0..bytes.len() {
+    for length in (0..400).chain((400..bytes.len()).step_by(7)) {
         SafetensorsFile::open(write("short.safetensors", &bytes[..length])).expect_err("truncated");
     }
 }

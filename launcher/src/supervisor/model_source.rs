@@ -10,6 +10,7 @@ use crate::processes::{Child, Ending, Output, spawn};
 use crate::settings::ModelSettings;
 use headrace_control::{ModelDocument, Progress, ToRouter};
 use nix::unistd::Pid;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,8 @@ const FORWARD_INTERVAL: Duration = Duration::from_millis(250);
 pub(super) struct ModelSource {
     place: Place,
     download: Option<Download>,
+    /// Bytes there and expected of each file; several come at once.
+    files: BTreeMap<String, (u64, u64)>,
     last_forward: Option<Instant>,
 }
 
@@ -39,6 +42,7 @@ impl ModelSource {
         Ok(Self {
             place: locate(&settings.model_id)?,
             download: None,
+            files: BTreeMap::new(),
             last_forward: None,
         })
     }
@@ -133,8 +137,12 @@ impl Supervisor {
                 done,
                 total,
             } => {
-                let name = file.as_deref().unwrap_or(&stage);
-                self.log.progress(name, done, total, "bytes");
+                let files = &mut self.source.files;
+                files.insert(file.unwrap_or_default(), (done, total));
+                let (done, total) = files
+                    .values()
+                    .fold((0, 0), |sums, file| (sums.0 + file.0, sums.1 + file.1));
+                self.log.progress(&stage, done, total, "bytes");
                 let is_due = self
                     .source
                     .last_forward
