@@ -108,7 +108,7 @@ class NativeOpSet:
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         """See :class:`OpSet`."""
         rows, hidden = x.shape
-        y = torch.empty(x.shape, dtype=torch.float32)
+        y = torch.empty_like(x, memory_format=torch.contiguous_format)
         _kernels.rms_norm(
             float_rows(x, "x"),
             None,
@@ -125,8 +125,8 @@ class NativeOpSet:
         rows, hidden = x.shape
         if residual.shape != x.shape:
             raise ValueError(f"residual {tuple(residual.shape)} is not {tuple(x.shape)}")
-        y = torch.empty(x.shape, dtype=torch.float32)
-        total = torch.empty(x.shape, dtype=torch.float32)
+        y = torch.empty_like(x, memory_format=torch.contiguous_format)
+        total = torch.empty_like(x, memory_format=torch.contiguous_format)
         _kernels.rms_norm(
             float_rows(x, "x"),
             (float_rows(residual, "residual"), (total.data_ptr(), hidden)),

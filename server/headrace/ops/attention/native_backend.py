@@ -90,7 +90,7 @@ class NativeAttention:
         tokens, heads, head_dim = q.shape
         if tokens != metadata.num_tokens or head_dim != kv.head_dim:
             raise ValueError(f"q {tuple(q.shape)} fits neither the step nor the KV")
-        out = torch.empty(q.shape, dtype=torch.float32)
+        out = torch.empty_like(q, memory_format=torch.contiguous_format)
         _kernels.attend(
             (float_rows(q, "q"), heads, tokens),
             _kv(kv),
