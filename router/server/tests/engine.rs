@@ -454,7 +454,11 @@ async fn health_and_readiness_follow_the_group() {
         .wait_until("down", |harness| probes(harness) == (200, 503))
         .await;
     let stream = harness.submit(&[4, 5], 6).await.unwrap();
-    assert_eq!(harness.handle.status().stats.waiting, 1);
+    harness
+        .wait_until("queued", |harness| {
+            harness.handle.status().stats.waiting == 1
+        })
+        .await;
     let expected = expected_output(&[4, 5], 6, &[], VOCAB);
     assert_eq!(
         read(stream).await,

@@ -1,0 +1,197 @@
+//! The `router` command as the launcher sees it: one inherited socket, exits and their causes.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test ends by panicking"
+)]
+
+use headrace_control::{CONTROL_FD_VARIABLE, RouterConfig, ToLauncher, ToRouter};
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+struct Router {
+    child: Child,
+    control: UnixStream,
+    lines: BufReader<UnixStream>,
+}
+
+impl Router {
+    fn start(config: &RouterConfig) -> Self {
+        let (control, theirs) = UnixStream::pair().unwrap();
+        fcntl(&theirs, FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_router"))
+            .env(CONTROL_FD_VARIABLE, theirs.as_raw_fd().to_string())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        drop(theirs);
+        control
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        let lines = BufReader::new(control.try_clone().unwrap());
+        let mut router = Self {
+            child,
+            control,
+            lines,
+        };
+        router.send(&ToRouter::Configure(Box::new(config.clone())));
+        router
+    }
+
+    fn send(&mut self, message: &ToRouter) {
+        let mut line = serde_json::to_vec(message).unwrap();
+        line.push(b'\n');
+        self.control.write_all(&line).unwrap();
+    }
+
+    fn next(&mut self) -> ToLauncher {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+
+    fn address(&mut self) -> String {
+        match self.next() {
+            ToLauncher::Listening { address } => address,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn exit(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("it did not exit");
+    }
+}
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        // Gone already when the test went well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn config(port: u16) -> RouterConfig {
+    RouterConfig {
+        hostname: "127.0.0.1".to_owned(),
+        port,
+        prometheus_port: None,
+        max_concurrent_requests: 8,
+        max_best_of: 2,
+        max_stop_sequences: 4,
+        max_top_n_tokens: 5,
+        max_input_tokens: None,
+        max_total_tokens: None,
+        max_batch_prefill_tokens: None,
+        max_batch_total_tokens: None,
+        max_batch_size: None,
+        max_client_batch_size: 4,
+        validation_workers: 1,
+        payload_limit: 1 << 20,
+        api_keys: Vec::new(),
+        cors_allow_origin: Vec::new(),
+        disable_grammar_support: false,
+        strict_model_name: false,
+        completions_default_max_tokens: None,
+        kv_cache_bytes: None,
+        block_size: 16,
+        prefix_caching: true,
+        poison_fresh_blocks: false,
+        log_level: "info".to_owned(),
+        compute_type: "cpu".to_owned(),
+        docker_label: None,
+    }
+}
+
+fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn it_listens_at_once_ignores_signals_and_drains() {
+    let mut router = Router::start(&config(0));
+    let address = router.address();
+    assert!(get(&address, "/health").starts_with("HTTP/1.1 503 "));
+    assert!(get(&address, "/ready").starts_with("HTTP/1.1 503 "));
+    assert!(get(&address, "/metrics").contains("\ntgi_request_count 0\n"));
+    let pid = Pid::from_raw(i32::try_from(router.child.id()).unwrap());
+    kill(pid, Signal::SIGTERM).unwrap();
+    kill(pid, Signal::SIGINT).unwrap();
+    // An open connection that asks for nothing does not hold up the drain.
+    let _idle = TcpStream::connect(&address).unwrap();
+    assert!(get(&address, "/health").starts_with("HTTP/1.1 503 "));
+    router.send(&ToRouter::Drain { grace_seconds: 5 });
+    let begun = Instant::now();
+    assert!(matches!(router.next(), ToLauncher::Drained));
+    assert_eq!(router.exit().code(), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_busy_port_is_named_and_final() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let mut router = Router::start(&config(port));
+    match router.next() {
+        ToLauncher::Failed {
+            cause,
+            is_final: true,
+        } => {
+            assert_eq!(
+                cause,
+                format!("address 127.0.0.1:{port} is in use (--port)")
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(router.exit().code(), Some(1));
+}
+
+#[test]
+fn it_ends_when_the_launcher_is_gone() {
+    let mut router = Router::start(&config(0));
+    router.address();
+    router.control.shutdown(std::net::Shutdown::Both).unwrap();
+    assert_eq!(router.exit().code(), Some(1));
+}
+
+#[test]
+fn alone_it_says_who_starts_it() {
+    let output = Command::new(env!("CARGO_BIN_EXE_router"))
+        .env_remove(CONTROL_FD_VARIABLE)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .contains("started by `launcher`")
+    );
+    let version = Command::new(env!("CARGO_BIN_EXE_router"))
+        .arg("--version")
+        .output()
+        .unwrap();
+    assert_eq!(version.status.code(), Some(0));
+}
