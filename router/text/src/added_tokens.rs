@@ -8,6 +8,7 @@
 //! splits. With nothing vetoed the result equals the library's; a property test holds that.
 
 use aho_corasick::{AhoCorasick, Input, MatchKind};
+use regex_syntax::is_word_character;
 use std::ops::Range;
 use tokenizers::tokenizer::normalizer::Range as StringRange;
 use tokenizers::{AddedToken, NormalizedString, Normalizer, NormalizerWrapper, Token};
@@ -39,6 +40,10 @@ fn holds(ranges: &[Range<usize>], position: usize) -> bool {
 
 /// One added token's way of matching.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the independent flags of an added token"
+)]
 struct Entry {
     id: u32,
     is_single_word: bool,
@@ -70,8 +75,8 @@ impl AddedTokens {
         tokens: impl Iterator<Item = (u32, AddedToken)>,
         normalizer: Option<&NormalizerWrapper>,
     ) -> Result<Self, TextError> {
-        let mut raw = Vec::new();
-        let mut normalized = Vec::new();
+        let mut in_raw_text = Vec::new();
+        let mut in_normalized_text = Vec::new();
         let mut literals = Vec::new();
         for (id, token) in tokens {
             let is_space = token.content.chars().all(char::is_whitespace);
@@ -92,15 +97,15 @@ impl AddedTokens {
                         .normalize(&mut text)
                         .map_err(|error| TextError::Invalid(format!("normalizer: {error}")))?;
                 }
-                normalized.push((text.get().to_owned(), entry));
+                in_normalized_text.push((text.get().to_owned(), entry));
             } else {
-                raw.push((token.content, entry));
+                in_raw_text.push((token.content, entry));
             }
         }
         literals.sort_unstable();
         Ok(Self {
-            raw: Matcher::new(raw)?,
-            normalized: Matcher::new(normalized)?,
+            raw: Matcher::new(in_raw_text)?,
+            normalized: Matcher::new(in_normalized_text)?,
             literals,
         })
     }
@@ -179,19 +184,23 @@ fn split(matcher: Option<&Matcher>, text: &NormalizedString, literals: Literals<
         }
         from = end;
         if entry.is_single_word
-            && (sentence[..start].chars().next_back().is_some_and(is_word)
-                || sentence[end..].chars().next().is_some_and(is_word))
+            && (sentence[..start]
+                .chars()
+                .next_back()
+                .is_some_and(is_word_character)
+                || sentence[end..]
+                    .chars()
+                    .next()
+                    .is_some_and(is_word_character))
         {
             continue;
         }
         if entry.takes_left_space {
             start = sentence[..start].trim_end().len().max(done);
         }
+        // As in the library, a token of white space that a neighbour has taken already still counts.
         if entry.takes_right_space {
             end = sentence.len() - sentence[end..].trim_start().len();
-        }
-        if start < done {
-            continue;
         }
         if done < start {
             piece(done..start, None);
@@ -214,8 +223,4 @@ fn is_vetoed(text: &NormalizedString, found: Range<usize>, literals: Literals<'_
         ),
         None => false,
     }
-}
-
-fn is_word(character: char) -> bool {
-    character.is_alphanumeric() || character == '_'
 }

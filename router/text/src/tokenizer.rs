@@ -1,6 +1,8 @@
 //! Text to ids.
 
 mod config;
+#[cfg(test)]
+mod tests;
 
 use crate::added_tokens::{AddedTokens, Literals};
 use crate::error::TextError;
@@ -183,12 +185,12 @@ impl Tokenizer {
             });
             PieceTable::new(entries, library.get_decoder())?
         };
-        let named = config.named_tokens(&library);
+        let names = config.named_tokens(&library);
         let ends = match config.ends {
             None => Ends::PostProcessor,
-            Some((adds_bos, adds_eos)) => Ends::Ids {
-                first: named.bos_id.filter(|_| adds_bos),
-                last: named.eos_ids.first().copied().filter(|_| adds_eos),
+            Some(adds) => Ends::Ids {
+                first: names.bos_id.filter(|_| adds.bos),
+                last: names.eos_ids.first().copied().filter(|_| adds.eos),
             },
         };
         Ok(Self {
@@ -197,7 +199,7 @@ impl Tokenizer {
             scores: None,
             pieces,
             ends,
-            named,
+            named: names,
             gguf_template: None,
         })
     }
@@ -381,12 +383,6 @@ impl Tokenizer {
     /// Whether normalising can turn other letters into an added token's.
     pub(crate) fn normalizes_added_tokens(&self) -> bool {
         self.added.has_normalized() && self.library.get_normalizer().is_some()
-    }
-
-    /// The library's own decoding, for tests.
-    #[cfg(test)]
-    pub(crate) fn library(&self) -> &Library {
-        &self.library
     }
 }
 

