@@ -38,6 +38,8 @@ pub struct TokenStep {
     pub top: Vec<(u32, f32)>,
     /// Text that the client may see now.
     pub released: String,
+    /// Characters of the choice's text before this token's, released or not.
+    pub text_offset: usize,
     /// Bytes of text pushed up to and with this token, released or not.
     pub text_end: usize,
     /// The last token of the choice, and why.
@@ -53,6 +55,7 @@ pub struct ChoiceText {
     mode: StopMode,
     generated: u32,
     text_end: usize,
+    text_characters: usize,
     ended: bool,
 }
 
@@ -71,6 +74,7 @@ impl ChoiceText {
             mode,
             generated: 0,
             text_end: 0,
+            text_characters: 0,
             ended: false,
         })
     }
@@ -89,6 +93,7 @@ impl ChoiceText {
     /// completes comes first.
     pub fn push(&mut self, token: RawToken, end: Option<EndReason>) -> TokenStep {
         self.generated += 1;
+        let text_offset = self.text_characters;
         let special = self.tokenizer.is_special(token.id);
         let mut matched = None;
         let mut released = String::new();
@@ -137,6 +142,7 @@ impl ChoiceText {
                 .map(|(id, logprob)| (id, finite(logprob)))
                 .collect(),
             released,
+            text_offset,
             text_end: self.text_end,
             end,
         }
@@ -144,6 +150,7 @@ impl ChoiceText {
 
     fn feed(&mut self, text: &str, released: &mut String, matched: &mut Option<usize>) {
         self.text_end += text.len();
+        self.text_characters += text.chars().count();
         let step = self.stops.push(text);
         released.push_str(&step.released);
         *matched = step.matched;

@@ -105,7 +105,11 @@ mod tests {
             ("x-api-key", "two", true),
             ("x-api-key", "Two", false),
         ] {
-            assert_eq!(keys.admit(&headers(name, value)), admitted, "{name}: {value}");
+            assert_eq!(
+                keys.admit(&headers(name, value)),
+                admitted,
+                "{name}: {value}"
+            );
         }
         assert!(!keys.admit(&HeaderMap::new()));
     }
@@ -116,7 +120,14 @@ mod tests {
             assert!(is_open(&Method::GET, path));
             assert!(!is_open(&Method::POST, path));
         }
-        for path in ["/generate", "/docs", "/v1/models", "/health/", "//health", "/nothing"] {
+        for path in [
+            "/generate",
+            "/docs",
+            "/v1/models",
+            "/health/",
+            "//health",
+            "/nothing",
+        ] {
             assert!(!is_open(&Method::GET, path), "{path}");
         }
         assert!(is_open(&Method::OPTIONS, "/generate"));

@@ -10,13 +10,13 @@ use headrace_dialect::refusal::{Cause, Refusal};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a generation has done so far.
+/// What a generation has done so far, in tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    pub(crate) prompt_tokens: usize,
-    pub(crate) cached_tokens: u32,
-    pub(crate) generated_tokens: u32,
-    pub(crate) max_new_tokens: u32,
+    pub(crate) prompt: usize,
+    pub(crate) cached: u32,
+    pub(crate) generated: u32,
+    pub(crate) max_new: u32,
 }
 
 /// When things happened, since the request's arrival.
@@ -162,9 +162,9 @@ impl RequestLog {
                 inference: record.times.inference(),
                 total: self.arrival.elapsed(),
                 time_to_first_token: record.times.first_token,
-                input_tokens: u32::try_from(record.counts.prompt_tokens).unwrap_or(u32::MAX),
-                generated_tokens: record.counts.generated_tokens,
-                max_new_tokens: record.counts.max_new_tokens,
+                input_tokens: u32::try_from(record.counts.prompt).unwrap_or(u32::MAX),
+                generated_tokens: record.counts.generated,
+                max_new_tokens: record.counts.max_new,
                 finish: if reason == EndReason::Length {
                     FinishLabel::Length
                 } else {
@@ -184,9 +184,10 @@ impl RequestLog {
             }
             // Messages of refusals may quote a client's values; the log gets those of our own failures only.
             let shown = match refusal.cause() {
-                Cause::Generation | Cause::Internal | Cause::Incomplete | Cause::IncompleteStream => {
-                    refusal.message().to_owned()
-                }
+                Cause::Generation
+                | Cause::Internal
+                | Cause::Incomplete
+                | Cause::IncompleteStream => refusal.message().to_owned(),
                 _ => refusal.error_type().to_owned(),
             };
             record.end = End::Refused(shown);
@@ -246,9 +247,9 @@ impl Drop for RequestLog {
                 status,
                 end,
                 detail,
-                prompt_tokens = record.counts.prompt_tokens,
-                cached_tokens = record.counts.cached_tokens,
-                generated_tokens = record.counts.generated_tokens,
+                prompt_tokens = record.counts.prompt,
+                cached_tokens = record.counts.cached,
+                generated_tokens = record.counts.generated,
                 total_ms,
                 validation_ms = milliseconds(record.times.validation()),
                 queue_ms = milliseconds(record.times.queue()),

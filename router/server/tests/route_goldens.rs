@@ -58,37 +58,34 @@ fn show(request: &str, answer: &Answer) -> String {
     text
 }
 
-/// Replaces what differs from run to run: ids and times.
+/// Replaces what differs from run to run: ids, times, and seeds that nobody chose (those have many digits).
 fn normalise(body: &str) -> String {
-    let mut out = String::new();
-    let mut rest = body;
-    let marks = [("cmpl-", 32, true), ("\"created\":", 10, false)];
-    while !rest.is_empty() {
-        let next = marks
-            .iter()
-            .filter_map(|mark| rest.find(mark.0).map(|at| (at, mark)))
-            .min_by_key(|(at, _)| *at);
-        let Some((at, (word, length, is_hex))) = next else {
-            out.push_str(rest);
-            break;
-        };
-        let (head, tail) = rest.split_at(at + word.len());
-        out.push_str(head);
-        let value: String = tail
+    let body = replace_after(body, "cmpl-", char::is_ascii_hexdigit, 32, "ID");
+    let body = replace_after(&body, "\"created\":", char::is_ascii_digit, 10, "TIME");
+    replace_after(&body, "\"seed\":", char::is_ascii_digit, 6, "SEED")
+}
+
+/// Replaces values of at least `length` characters that follow `word`.
+fn replace_after(
+    body: &str,
+    word: &str,
+    belongs: fn(&char) -> bool,
+    length: usize,
+    by: &str,
+) -> String {
+    let mut parts = body.split(word);
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let value = part
             .chars()
-            .take_while(|character| {
-                if *is_hex {
-                    character.is_ascii_hexdigit()
-                } else {
-                    character.is_ascii_digit()
-                }
-            })
-            .collect();
-        if value.len() == *length {
-            out.push_str(if *is_hex { "ID" } else { "TIME" });
-            rest = &tail[value.len()..];
+            .take_while(|character| belongs(character))
+            .count();
+        out.push_str(word);
+        if value >= length {
+            out.push_str(by);
+            out.push_str(&part[value..]);
         } else {
-            rest = tail;
+            out.push_str(part);
         }
     }
     out

@@ -83,18 +83,27 @@ async fn keys_guard_every_route_but_the_open_ones() {
                 assert_eq!(body["error"]["code"], "invalid_api_key");
             }
         }
-        for key in [
-            ("authorization", "Bearer second"),
-            ("x-api-key", "first"),
-        ] {
+        for key in [("authorization", "Bearer second"), ("x-api-key", "first")] {
             let answer = server.send(request(method, path, Some(key))).await;
             assert_ne!(answer.status, StatusCode::UNAUTHORIZED, "{method} {path}");
-            assert!(answer.status.as_u16() < 500, "{method} {path}: {}", answer.body);
+            assert!(
+                answer.status.as_u16() < 500,
+                "{method} {path}: {}",
+                answer.body
+            );
         }
         let wrong = server
-            .send(request(method, path, Some(("authorization", "Bearer FIRST"))))
+            .send(request(
+                method,
+                path,
+                Some(("authorization", "Bearer FIRST")),
+            ))
             .await;
-        assert_eq!(wrong.status == StatusCode::UNAUTHORIZED, !open, "{method} {path}");
+        assert_eq!(
+            wrong.status == StatusCode::UNAUTHORIZED,
+            !open,
+            "{method} {path}"
+        );
     }
 }
 
@@ -110,7 +119,10 @@ async fn preflight_mirrors_headers_and_needs_no_key() {
         .uri("/v1/chat/completions")
         .header("origin", "http://example.test")
         .header("access-control-request-method", "POST")
-        .header("access-control-request-headers", "authorization,x-stainless-os")
+        .header(
+            "access-control-request-headers",
+            "authorization,x-stainless-os",
+        )
         .body(Body::empty())
         .unwrap();
     let answer = server.send(preflight).await;
@@ -120,14 +132,21 @@ async fn preflight_mirrors_headers_and_needs_no_key() {
         answer.header("access-control-allow-headers"),
         "authorization,x-stainless-os"
     );
-    assert_eq!(answer.header("access-control-allow-methods"), "GET,POST,DELETE");
+    assert_eq!(
+        answer.header("access-control-allow-methods"),
+        "GET,POST,DELETE"
+    );
     let refused = Request::get("/v1/models")
         .header("origin", "http://example.test")
         .body(Body::empty())
         .unwrap();
     let refused = server.send(refused).await;
     assert_eq!(refused.status, 401);
-    assert!(refused.header("access-control-expose-headers").contains("x-request-id"));
+    assert!(
+        refused
+            .header("access-control-expose-headers")
+            .contains("x-request-id")
+    );
 }
 
 #[tokio::test]
@@ -145,7 +164,10 @@ async fn before_ready_and_while_draining_requests_get_503() {
     assert_eq!(server.get("/ready").await.status, 503);
 
     let server = Server::start(config(), says(greeting())).await;
-    server.control.send(ToRouter::Drain { grace_seconds: 5 }).unwrap();
+    server
+        .control
+        .send(ToRouter::Drain { grace_seconds: 5 })
+        .unwrap();
     server
         .wait("draining", |server| server.state.engine().status().draining)
         .await;
@@ -189,7 +211,10 @@ async fn a_client_that_leaves_is_noticed_in_decode() {
     for (path, body) in [
         ("/generate", json!({"inputs": "Hello"})),
         ("/generate_stream", json!({"inputs": "Hello"})),
-        ("/v1/completions", json!({"prompt": ["Hello", "user"], "n": 2})),
+        (
+            "/v1/completions",
+            json!({"prompt": ["Hello", "user"], "n": 2}),
+        ),
         (
             "/v1/chat/completions",
             json!({"messages": [{"role": "user", "content": "x"}], "stream": true}),
@@ -256,11 +281,17 @@ async fn over_the_house_limit_requests_get_429() {
         .await;
     let answer = server.post("/generate", &json!({"inputs": "Hello"})).await;
     assert_eq!(answer.status, 429);
-    assert_eq!(answer.body, r#"{"error":"Model is overloaded","error_type":"overloaded"}"#);
+    assert_eq!(
+        answer.body,
+        r#"{"error":"Model is overloaded","error_type":"overloaded"}"#
+    );
     let wait: u32 = answer.header("retry-after").parse().unwrap();
     assert!((1..=120).contains(&wait));
     let answer = server
-        .post("/v1/completions", &json!({"prompt": "Hello", "stream": true}))
+        .post(
+            "/v1/completions",
+            &json!({"prompt": "Hello", "stream": true}),
+        )
         .await;
     assert_eq!(answer.status, 429);
     assert_eq!(answer.json()["error"]["code"], "rate_limit_exceeded");
@@ -268,7 +299,10 @@ async fn over_the_house_limit_requests_get_429() {
     server.wait_idle().await;
     // The place is free again.
     let answer = server
-        .post("/generate", &json!({"inputs": "Hello", "parameters": {"max_new_tokens": 1}}))
+        .post(
+            "/generate",
+            &json!({"inputs": "Hello", "parameters": {"max_new_tokens": 1}}),
+        )
         .await;
     assert_eq!(answer.status, 200);
 }
@@ -290,11 +324,20 @@ async fn strict_names_and_request_ids() {
         (json!("gpt-4"), 404),
     ] {
         let answer = server
-            .post("/v1/completions", &json!({"model": name, "prompt": "x", "max_tokens": 1}))
+            .post(
+                "/v1/completions",
+                &json!({"model": name, "prompt": "x", "max_tokens": 1}),
+            )
             .await;
         assert_eq!(answer.status, status, "{name}");
     }
-    assert_eq!(server.post("/generate", &json!({})).await.header("x-request-id"), "test-id");
+    assert_eq!(
+        server
+            .post("/generate", &json!({}))
+            .await
+            .header("x-request-id"),
+        "test-id"
+    );
     let odd = Request::get("/health")
         .header("x-request-id", "not one id")
         .body(Body::empty())

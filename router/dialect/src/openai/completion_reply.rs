@@ -23,7 +23,7 @@ pub fn completion(
             Some(CompletionChoice {
                 index,
                 text: record.text.clone(),
-                logprobs: logprobs.then(|| entries(&record.steps, &mut 0, tokenizer)),
+                logprobs: logprobs.then(|| entries(&record.steps, tokenizer)),
                 finish_reason: Some(record.end()?.openai()),
             })
         })
@@ -39,10 +39,10 @@ pub fn completion(
     })
 }
 
-fn entries(steps: &[TokenStep], offset: &mut usize, tokenizer: &Tokenizer) -> CompletionLogprobs {
+fn entries(steps: &[TokenStep], tokenizer: &Tokenizer) -> CompletionLogprobs {
     let mut lists = CompletionLogprobs::default();
     for step in steps {
-        push_completion_entry(&mut lists, offset, step, tokenizer);
+        push_completion_entry(&mut lists, step, tokenizer);
     }
     lists
 }
@@ -56,7 +56,7 @@ pub struct CompletionStream {
     prompt_tokens: usize,
     cached_tokens: u32,
     completion_tokens: u32,
-    choices: Vec<(Gatherer, usize)>,
+    choices: Vec<Gatherer>,
 }
 
 impl CompletionStream {
@@ -75,7 +75,7 @@ impl CompletionStream {
             prompt_tokens,
             cached_tokens: 0,
             completion_tokens: 0,
-            choices: vec![(Gatherer::default(), 0); choices],
+            choices: vec![Gatherer::default(); choices],
         }
     }
 
@@ -93,14 +93,11 @@ impl CompletionStream {
     ) -> Option<Completion> {
         self.completion_tokens += 1;
         let finish_reason = step.end.map(crate::end::EndReason::openai);
-        let (gatherer, offset) = self.choices.get_mut(index)?;
-        let chunk = gatherer.push(step)?;
+        let chunk = self.choices.get_mut(index)?.push(step)?;
         let choice = CompletionChoice {
             index: u32::try_from(index).ok()?,
             text: chunk.text,
-            logprobs: self
-                .logprobs
-                .then(|| entries(&chunk.steps, offset, tokenizer)),
+            logprobs: self.logprobs.then(|| entries(&chunk.steps, tokenizer)),
             finish_reason,
         };
         let usage = if self.shape.continuous_usage {

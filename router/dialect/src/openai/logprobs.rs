@@ -39,10 +39,9 @@ pub(super) fn chat_entry(step: &TokenStep, tokenizer: &Tokenizer) -> ChatLogprob
     }
 }
 
-/// Adds the entry of a completion choice; `offset` counts the characters of the tokens before it and is moved on.
+/// Adds the entry of a completion choice.
 pub(super) fn push_completion_entry(
     lists: &mut CompletionLogprobs,
-    offset: &mut usize,
     step: &TokenStep,
     tokenizer: &Tokenizer,
 ) {
@@ -57,15 +56,11 @@ pub(super) fn push_completion_entry(
         .or_insert_with(|| number(step.logprob));
     lists.top_logprobs.push(top);
     lists.token_logprobs.push(step.logprob);
-    lists.text_offset.push(*offset);
-    *offset += token.chars().count();
+    lists.text_offset.push(step.text_offset);
     lists.tokens.push(token);
 }
 
 /// The number as f32 prints, not with the digits that f64 would add.
 fn number(logprob: f32) -> serde_json::Value {
-    serde_json::to_value(logprob)
-        .ok()
-        .and_then(|_| serde_json::from_str(&format!("{logprob:?}")).ok())
-        .unwrap_or(serde_json::Value::Null)
+    serde_json::from_str(&format!("{logprob:?}")).unwrap_or(serde_json::Value::Null)
 }

@@ -13,7 +13,9 @@ use headrace_api::chat::{ChatCompletion, ChatRequest};
 use headrace_api::errors::OpenAiErrorResponse;
 use headrace_dialect::call::Prompt;
 use headrace_dialect::json::Json;
-use headrace_dialect::openai::{ChatCall, ChatStream, chat_completion, check_model, read_chat, usage};
+use headrace_dialect::openai::{
+    ChatCall, ChatStream, chat_completion, check_model, read_chat, usage,
+};
 use headrace_dialect::refusal::{Cause, Dialect, Refusal, to_json};
 use headrace_text::Tokenizer;
 use std::sync::Arc;

@@ -121,7 +121,10 @@ pub(crate) async fn invocations(
     } else if has("prompt") {
         (Dialect::OpenAi, completions::run(&state, &log, &json).await)
     } else {
-        let refusal = Refusal::shape("inputs", "one of `inputs`, `messages` and `prompt` must be given");
+        let refusal = Refusal::shape(
+            "inputs",
+            "one of `inputs`, `messages` and `prompt` must be given",
+        );
         (Dialect::Native, Err(refusal))
     };
     reply::finish(&state, &log, dialect, result)
@@ -157,8 +160,7 @@ fn output_of(
     route: NativeRoute,
 ) -> Result<NativeOutput, Refusal> {
     let tag = state.services()?.document.pipeline_tag.as_deref();
-    let by_default =
-        route == NativeRoute::Compat && tag.is_none_or(|tag| tag == "text-generation");
+    let by_default = route == NativeRoute::Compat && tag.is_none_or(|tag| tag == "text-generation");
     let full = request.return_full_text.unwrap_or(by_default);
     Ok(NativeOutput {
         full_text_prefix: full.then(|| request.inputs.clone()),

@@ -8,7 +8,7 @@ use headrace_dialect::call::Call;
 use headrace_dialect::choice::{ChoiceRecord, ChoiceText, RawToken, TokenStep};
 use headrace_dialect::end::EndReason;
 use headrace_dialect::refusal::{Cause, Dialect, Refusal};
-use headrace_scheduler::{FinishReason, SampledToken, SequenceFailure, StopConditions};
+use headrace_scheduler::{SampledToken, SequenceFailure, StopConditions};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -109,8 +109,8 @@ impl Generation {
         };
         log.note(|counts, times| {
             times.validated = Some(log.elapsed());
-            counts.prompt_tokens = prompts.tokens();
-            counts.max_new_tokens = validated.max_new_tokens();
+            counts.prompt = prompts.tokens();
+            counts.max_new = validated.max_new_tokens();
         });
         let submitted = validated
             .submit(state.engine())
@@ -210,7 +210,7 @@ impl Generation {
                 self.log.note(|counts, times| {
                     times.started.get_or_insert(self.log.elapsed());
                     if is_first_of_prompt {
-                        counts.cached_tokens += cached_tokens;
+                        counts.cached += cached_tokens;
                     }
                 });
                 Ok(Some(Happening::Started {
@@ -226,20 +226,10 @@ impl Generation {
                     .collect(),
             })),
             Some(SequenceEvent::Token(token)) => Ok(self.token(choice, token)),
-            // Every end by ids is known with the id, so an end that comes by itself is not one we asked for.
-            Some(SequenceEvent::Finished(reason)) => {
-                let stale = matches!(
-                    reason,
-                    FinishReason::Eos | FinishReason::StopToken(_) | FinishReason::Length
-                ) && self.choices.get(choice).is_some_and(Option::is_none);
-                if stale {
-                    return Ok(None);
-                }
-                Err(self.incomplete())
-            }
+            // Every end by ids is known with its id, and the choice is over by then: this one is not ours.
+            Some(SequenceEvent::Finished(_)) | None => Err(self.incomplete()),
             Some(SequenceEvent::Failed(failure)) => Err(Refusal::generation(&describe(&failure))),
             Some(SequenceEvent::Interrupted(cause)) => Err(Refusal::generation(&cause.to_string())),
-            None => Err(self.incomplete()),
         }
     }
 
@@ -265,7 +255,7 @@ impl Generation {
             let now = self.log.elapsed();
             times.first_token.get_or_insert(now);
             times.last_token = Some(now);
-            counts.generated_tokens += 1;
+            counts.generated += 1;
         });
         if let Some(reason) = step.end {
             // The engine's own end is on its way or there already. Reading it spares a needless cancel; after a
@@ -323,10 +313,10 @@ impl Generation {
 
 fn describe(failure: &SequenceFailure) -> String {
     match failure {
-        SequenceFailure::NonFinite => "the model's output for this request is not finite".to_owned(),
-        SequenceFailure::Row(words) | SequenceFailure::Step(words) => words.clone(),
-        SequenceFailure::OutOfMemory => {
-            "out of memory, even with nothing else running".to_owned()
+        SequenceFailure::NonFinite => {
+            "the model's output for this request is not finite".to_owned()
         }
+        SequenceFailure::Row(words) | SequenceFailure::Step(words) => words.clone(),
+        SequenceFailure::OutOfMemory => "out of memory, even with nothing else running".to_owned(),
     }
 }

@@ -57,7 +57,10 @@ pub(crate) async fn method_not_allowed(
     let path = request.uri().path();
     let refusal = Refusal::new(
         Cause::MethodNotAllowed,
-        format!("The method {} is not allowed for `{path}`", request.method()),
+        format!(
+            "The method {} is not allowed for `{path}`",
+            request.method()
+        ),
     );
     reply::refused(&state, dialect_of(path), &refusal)
 }

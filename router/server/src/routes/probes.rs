@@ -77,8 +77,9 @@ pub(crate) async fn ready(State(state): State<AppState>) -> Response {
 pub(crate) async fn metrics(State(state): State<AppState>) -> Response {
     let page = state.metrics().render(&state.engine().status());
     let mut response = Response::new(Body::from(page));
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static(metrics::CONTENT_TYPE));
+    response.headers_mut().insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static(metrics::CONTENT_TYPE),
+    );
     response
 }

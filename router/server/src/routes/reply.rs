@@ -33,16 +33,24 @@ pub(crate) fn json<T: serde::Serialize>(value: &T) -> Response {
 
 /// An error's whole answer.
 pub(crate) fn refused(state: &AppState, dialect: Dialect, refusal: &Refusal) -> Response {
-    let status = StatusCode::from_u16(refusal.status(dialect))
-        .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let status =
+        StatusCode::from_u16(refusal.status(dialect)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = json_text(status, refusal.body(dialect));
     let headers = response.headers_mut();
     match refusal.cause() {
         Cause::Overloaded => {
-            insert(headers, RETRY_AFTER, retry_after(state.engine().retry_after()));
+            insert(
+                headers,
+                RETRY_AFTER,
+                retry_after(state.engine().retry_after()),
+            );
         }
         Cause::Unavailable => {
-            insert(headers, RETRY_AFTER, retry_after(state.engine().retry_after()));
+            insert(
+                headers,
+                RETRY_AFTER,
+                retry_after(state.engine().retry_after()),
+            );
             // Some clients repeat at once on 503: make that cost them a connection.
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -132,20 +140,20 @@ pub(crate) fn add_timing(
     }
     let milliseconds = |duration: Duration| duration.as_millis().to_string();
     insert_static(headers, "x-total-time", milliseconds(total));
-    insert_static(headers, "x-validation-time", milliseconds(times.validation()));
+    insert_static(
+        headers,
+        "x-validation-time",
+        milliseconds(times.validation()),
+    );
     insert_static(headers, "x-queue-time", milliseconds(times.queue()));
     insert_static(headers, "x-inference-time", milliseconds(times.inference()));
     let per_token = times
         .inference()
-        .checked_div(counts.generated_tokens)
+        .checked_div(counts.generated)
         .unwrap_or_default();
     insert_static(headers, "x-time-per-token", milliseconds(per_token));
-    insert_static(headers, "x-prompt-tokens", counts.prompt_tokens.to_string());
-    insert_static(
-        headers,
-        "x-generated-tokens",
-        counts.generated_tokens.to_string(),
-    );
+    insert_static(headers, "x-prompt-tokens", counts.prompt.to_string());
+    insert_static(headers, "x-generated-tokens", counts.generated.to_string());
 }
 
 /// TGI's headers of a stream.
@@ -159,7 +167,11 @@ pub(crate) fn add_stream_headers(state: &AppState, characters: usize, response: 
 }
 
 fn add_compute(state: &AppState, characters: usize, headers: &mut HeaderMap) {
-    insert_static(headers, "x-compute-type", state.config().compute_type.clone());
+    insert_static(
+        headers,
+        "x-compute-type",
+        state.config().compute_type.clone(),
+    );
     insert_static(headers, "x-compute-characters", characters.to_string());
 }
 

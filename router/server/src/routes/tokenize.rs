@@ -118,9 +118,12 @@ fn simple_tokens(encoding: &Encoding, text: &str) -> Vec<SimpleToken> {
         .map(|(&id, &(start, stop))| SimpleToken {
             id,
             // A token may end inside a character: what there is of it is shown.
-            text: text.as_bytes().get(start..stop).map_or_else(String::new, |slice| {
-                String::from_utf8_lossy(slice).into_owned()
-            }),
+            text: text
+                .as_bytes()
+                .get(start..stop)
+                .map_or_else(String::new, |slice| {
+                    String::from_utf8_lossy(slice).into_owned()
+                }),
             start,
             stop,
         })

@@ -193,9 +193,7 @@ fn sampling_params(
         frequency_penalty: resolved.frequency_penalty,
         presence_penalty: resolved.presence_penalty,
         // Clients get it back and send it again; JavaScript's numbers hold 53 bits.
-        seed: resolved
-            .seed
-            .unwrap_or_else(|| rand::random::<u64>() >> 11),
+        seed: resolved.seed.unwrap_or_else(|| rand::random::<u64>() >> 11),
         top_n: call.report.top_n,
         logprobs: call.report.logprobs,
         logit_bias: call.logit_bias.clone(),
@@ -257,7 +255,9 @@ fn check_min_tokens(min_tokens: u32, max_new_tokens: u32) -> Result<(), Refusal>
     if min_tokens > max_new_tokens {
         return Err(Refusal::validation(
             "min_tokens",
-            format!("`min_tokens` must be <= `max_tokens`. Given: {min_tokens} and {max_new_tokens}"),
+            format!(
+                "`min_tokens` must be <= `max_tokens`. Given: {min_tokens} and {max_new_tokens}"
+            ),
         ));
     }
     Ok(())
@@ -268,9 +268,10 @@ pub(crate) fn submit_refusal(failure: &SubmitFailure) -> Refusal {
     use headrace_scheduler::SubmitError;
     match failure {
         SubmitFailure::Queue(SubmitError::QueueFull { .. }) => Refusal::overloaded(),
-        SubmitFailure::Queue(SubmitError::TooLong { .. }) => {
-            Refusal::new(Cause::ContextLength, format!("Input validation error: {failure}"))
-        }
+        SubmitFailure::Queue(SubmitError::TooLong { .. }) => Refusal::new(
+            Cause::ContextLength,
+            format!("Input validation error: {failure}"),
+        ),
         SubmitFailure::Queue(SubmitError::Empty | SubmitError::Duplicate(_)) => {
             Refusal::new(Cause::Internal, failure.to_string())
         }

@@ -5,7 +5,9 @@ use crate::services::ModelServices;
 use crate::tokenise::PoolFailure;
 use headrace_dialect::call::{ChatPrompt, Prompt};
 use headrace_dialect::refusal::{Cause, Refusal};
-use headrace_text::{Encoding, RenderOptions, RenderedPrompt, SpecialText, TemplateError, Tokenizer};
+use headrace_text::{
+    Encoding, RenderOptions, RenderedPrompt, SpecialText, TemplateError, Tokenizer,
+};
 
 /// The ids of every prompt, cut to the last `truncate`.
 pub(super) async fn encode_all(
@@ -14,7 +16,9 @@ pub(super) async fn encode_all(
     truncate: Option<u32>,
 ) -> Result<Vec<Vec<u32>>, Refusal> {
     let cut = move |mut ids: Vec<u32>| {
-        let keep = truncate.map_or(usize::MAX, |keep| usize::try_from(keep).unwrap_or(usize::MAX));
+        let keep = truncate.map_or(usize::MAX, |keep| {
+            usize::try_from(keep).unwrap_or(usize::MAX)
+        });
         ids.drain(..ids.len().saturating_sub(keep));
         ids
     };
@@ -91,9 +95,8 @@ fn encode_chat(
     rendered: &RenderedPrompt,
     add_special_tokens: bool,
 ) -> Result<Encoding, Refusal> {
-    let wrong = |error: headrace_text::TextError| {
-        Refusal::validation("messages", error.to_string())
-    };
+    let wrong =
+        |error: headrace_text::TextError| Refusal::validation("messages", error.to_string());
     let mut encoding = tokenizer.encode_chat(rendered).map_err(wrong)?;
     if add_special_tokens {
         // What an empty text gets is what would stand around this one.
@@ -101,13 +104,10 @@ fn encode_chat(
             .encode("", true, SpecialText::Plain)
             .map_err(wrong)?;
         let bos = tokenizer.bos_id();
-        let (first, last): (Vec<u32>, Vec<u32>) =
-            ends.ids.iter().partition(|id| Some(**id) == bos);
+        let (first, last): (Vec<u32>, Vec<u32>) = ends.ids.iter().partition(|id| Some(**id) == bos);
         let offset = (0, 0);
         encoding.ids.splice(0..0, first.iter().copied());
-        encoding
-            .offsets
-            .splice(0..0, first.iter().map(|_| offset));
+        encoding.offsets.splice(0..0, first.iter().map(|_| offset));
         encoding.offsets.extend(last.iter().map(|_| offset));
         encoding.ids.extend(last);
     }

@@ -30,7 +30,7 @@ use tiny_tokenizer::{EOS, bytes_of, vocab_size, word};
 use tokio::sync::mpsc;
 use tower::ServiceExt;
 
-/// ChatML.
+/// A template of the `<|im_start|>` family.
 const TEMPLATE: &str = "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}\
                         <|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
