@@ -45,7 +45,8 @@ def test_second_signal_ends_at_once(start_server: StartServer) -> None:
     descendants = children_of(server.process.pid)
     body = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 2000}}
     with httpx.stream("POST", f"{server.url}/generate_stream", json=body, timeout=120) as stream:
-        next(stream.iter_lines())
+        lines = stream.iter_lines()  # kept: dropping the generator would close the connection
+        next(lines)
         server.process.send_signal(signal.SIGINT)
         time.sleep(0.5)
         assert server.process.poll() is None
