@@ -41,7 +41,7 @@ $(VENV)/.dev: $(VENV)/.runtime requirements-dev.txt
 
 $(VENV)/.wheel: $(VENV)/.runtime $(SOURCES)
 	$(call STARTED,build: launcher; router and kernels (from nothing about six minutes))
-	$(PIP) install -v --no-build-isolation --no-deps --force-reinstall . 2>&1 | grep --line-buffered -E 'Compiling headrace|Compiling (tokio|axum|tonic|tokenizers) |Finished|Built wheel|Successfully|rror' ; \
+	PATH="$(abspath $(BIN)):$$PATH" $(PIP) install -v --no-build-isolation --no-deps --force-reinstall . 2>&1 | grep --line-buffered -E 'Compiling headrace|Compiling (tokio|axum|tonic|tokenizers) |Finished|Built wheel|Successfully|rror' ; \
 	  test "$${PIPESTATUS[0]}" = 0
 	@touch $@
 
