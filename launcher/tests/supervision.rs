@@ -316,3 +316,60 @@ fn json_output_is_json_and_nothing_else() {
     assert!(targets.iter().any(|target| target == "headrace.worker"));
     assert!(stage.read("stdout").contains("--cuda-graphs has no effect"));
 }
+
+/// Flags, variables, and the address that follows.
+type AddressCase<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str, u16);
+
+#[test]
+fn addresses_come_from_flags_and_platforms() {
+    let stage = Stage::new();
+    let model = stage.model();
+    let model = model.to_str().unwrap();
+    let plain = ("MODEL_ID", model);
+    let cases: [AddressCase<'_>; 7] = [
+        (&[], &[plain], "0.0.0.0", 3000),
+        (
+            &[],
+            &[plain, ("PORT", "80"), ("HOSTNAME", "pod-1234")],
+            "0.0.0.0",
+            80,
+        ),
+        (&[], &[plain, ("HOSTNAME", "::1")], "::1", 3000),
+        (
+            &["--hostname", "localhost", "-p", "81"],
+            &[plain, ("PORT", "80")],
+            "127.0.0.1",
+            81,
+        ),
+        (
+            &[],
+            &[plain, ("PORT", "80"), ("AIP_HTTP_PORT", "8081")],
+            "0.0.0.0",
+            8081,
+        ),
+        (
+            &["serve"],
+            &[("HF_MODEL_ID", model), ("PORT", "80")],
+            "0.0.0.0",
+            8080,
+        ),
+        (&["serve"], &[plain, ("PORT", "80")], "0.0.0.0", 80),
+    ];
+    for (flags, variables, hostname, port) in cases {
+        let _ = std::fs::remove_file(stage.path("heard"));
+        let mut running = stage.start(flags, variables);
+        running.wait_until("configuration", |stage| {
+            !stage.heard_of("configure").is_empty()
+        });
+        let configure = &stage.heard_of("configure")[0];
+        assert_eq!(
+            configure["hostname"],
+            json!(hostname),
+            "{flags:?} {variables:?}"
+        );
+        assert_eq!(configure["port"], json!(port), "{flags:?} {variables:?}");
+        running.signal(Signal::SIGTERM);
+        assert_eq!(running.wait().code(), Some(0));
+        stage.assert_nothing_left();
+    }
+}

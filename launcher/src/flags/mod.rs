@@ -51,7 +51,7 @@ pub(crate) struct Flags {
     #[command(flatten)]
     pub(crate) compatibility: CompatibilityFlags,
     /// `serve`: accepted and ignored, as SageMaker passes it. Then HF_MODEL_ID, HF_MODEL_REVISION, SM_NUM_GPUS,
-    /// HF_MODEL_QUANTIZE and HF_MODEL_TRUST_REMOTE_CODE are read too, and the port is 8080.
+    /// HF_MODEL_QUANTIZE and HF_MODEL_TRUST_REMOTE_CODE are read too; with the first or third of them the port is 8080.
     #[arg(value_parser = ["serve"], hide_possible_values = true)]
     pub(crate) command: Option<String>,
 }

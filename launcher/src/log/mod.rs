@@ -196,7 +196,7 @@ fn record(level: Level, message: &str) -> Map<String, Value> {
     let mut record = Map::new();
     record.insert(
         "timestamp".into(),
-        jiff::Timestamp::now().to_string().into(),
+        format!("{:.6}", jiff::Timestamp::now()).into(),
     );
     record.insert("level".into(), level.name().into());
     record.insert("target".into(), "headrace.launcher".into());
