@@ -192,6 +192,30 @@ impl Metrics {
             "Share of blocks that running sequences hold.",
         );
         page.single(usage_family, &labels, usage);
+        for (name, help, value) in [
+            (
+                "headrace_kv_blocks_free",
+                "KV blocks that hold nothing.",
+                counts.free_blocks,
+            ),
+            (
+                "headrace_kv_blocks_owned",
+                "KV blocks that sequences need.",
+                counts.owned_blocks,
+            ),
+            (
+                "headrace_kv_blocks_cached",
+                "KV blocks kept for later prompts alone.",
+                counts.cached_blocks,
+            ),
+            (
+                "headrace_kv_blocks_total",
+                "KV blocks of the pool: free, owned and cached.",
+                counts.total_blocks,
+            ),
+        ] {
+            page.single((name, "gauge", help), "", value);
+        }
         for (name, kind, help, value) in [
             (
                 "vllm:num_requests_running",
