@@ -299,18 +299,18 @@ async fn a_bad_row_ends_its_own_request_only() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failed_steps_are_run_again() {
-    let faults = [6, 14, 25, 34]
-        .into_iter()
-        .zip(
-            [FaultKind::FailStep, FaultKind::OutOfMemory]
-                .into_iter()
-                .cycle(),
-        )
-        .map(|(step, what)| Fault {
-            when: Trigger::Step(step),
-            what,
-        })
-        .collect();
+    // The first step waits until all requests are queued. A failure's sequences run alone for a while, and one that
+    // fails alone ends, so the second failure comes after that.
+    let faults = [
+        (1, FaultKind::SlowMillis(150)),
+        (6, FaultKind::FailStep),
+        (40, FaultKind::OutOfMemory),
+    ]
+    .map(|(step, what)| Fault {
+        when: Trigger::Step(step),
+        what,
+    })
+    .to_vec();
     let starts = vec![vec![Script {
         faults,
         ..Script::default()
