@@ -209,10 +209,11 @@ proptest! {
             let (text, count, stop) = naive(&ids, &stops, mode);
             prop_assert_eq!(&record.text, &text);
             prop_assert_eq!(record.steps.len(), count);
-            match record.end() {
-                Some(EndReason::StopString(index)) => prop_assert_eq!(Some(index), stop),
-                _ => prop_assert_eq!(stop, None),
-            }
+            let ended_by = match record.end() {
+                Some(EndReason::StopString(index)) => Some(index),
+                Some(EndReason::Eos | EndReason::StopToken(_) | EndReason::Length) | None => None,
+            };
+            prop_assert_eq!(ended_by, stop);
             prop_assert_eq!(&streams.chat_text, &text);
             prop_assert_eq!(&streams.completion_text, &text);
             prop_assert_eq!(streams.chat_entries, count);
