@@ -1,5 +1,6 @@
 //! The life of a run, with a fake router and fake workers.
 #![allow(clippy::unwrap_used, reason = "what a test needs and lacks fails it")]
+#![allow(clippy::too_many_lines, reason = "tables of cases")]
 
 mod stage;
 
