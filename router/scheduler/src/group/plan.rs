@@ -40,6 +40,9 @@ impl Group {
             self.plan_decodes(dispatcher, &mut draft);
             self.plan_prefills(dispatcher, &mut draft);
             self.admit_waiting(dispatcher, &mut draft);
+            if in_flight == 0 && draft.plan.rows.is_empty() {
+                self.start_over(dispatcher, &mut draft);
+            }
         }
         let Draft {
             mut plan,
@@ -167,6 +170,15 @@ impl Group {
             self.preempt(dispatcher, victim);
             draft.preempted = true;
         }
+    }
+
+    /// Nothing can go on and nothing is awaited: what runs holds twins of its own blocks. It gives both up and
+    /// comes back with one of each.
+    fn start_over(&mut self, dispatcher: &mut Dispatcher, draft: &mut Draft) {
+        while let Some(&newest) = self.running.last() {
+            self.preempt(dispatcher, newest);
+        }
+        self.admit_waiting(dispatcher, draft);
     }
 
     /// How many more tokens the sequence could compute with all blocks that can be had.

@@ -58,6 +58,13 @@ fn every_sequence_ends_once_with_the_undisturbed_ids() {
     }
 }
 
+/// Seeds that once failed and are rare.
+#[test]
+fn seeds_that_failed_before() {
+    // A prefill that asks for prompt logprobs held twins of its blocks, and with them the whole pool.
+    run::run(1_109_698);
+}
+
 #[test]
 fn the_same_seed_gives_the_same_trace() {
     for seed in 1..=REPLAYED {
