@@ -45,6 +45,11 @@ impl Engine {
             .set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
         environment.set_formatter(format);
         environment.add_filter("tojson", to_json);
+        environment.add_filter("indent", python::indent);
+        // As in Python, where None does not iterate (templates ask `tools is iterable`).
+        environment.add_test("iterable", |value: &JinjaValue| {
+            !value.is_none() && value.try_iter().is_ok()
+        });
         environment.add_filter("string", |value: JinjaValue| python::text(&value));
         environment.add_function("raise_exception", raise_exception);
         environment.add_function("strftime_now", strftime_now);

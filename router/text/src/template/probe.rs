@@ -168,6 +168,9 @@ impl Prober<'_> {
             Some(text) if text.contains(CALL_ID) && !text.contains(FUNCTION) => {
                 ToolCallIds::FunctionIndex
             }
+            Some(text) if text.contains(&format!("functions.{FUNCTION}:")) => {
+                ToolCallIds::FunctionIndex
+            }
             first => {
                 let fails = first.is_none() || render(CALL_ID, true).is_none();
                 let nine_works = render(NINE, false).is_some() && render(NINE, true).is_some();

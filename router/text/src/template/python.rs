@@ -1,6 +1,6 @@
 //! Values as Python writes them: `json.dumps` and `repr`.
 
-use minijinja::value::{Value, ValueKind};
+use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 use std::fmt::Write;
 
@@ -258,6 +258,50 @@ fn float(value: f64) -> String {
     } else {
         format!("{plain}.0")
     }
+}
+
+/// Jinja's `indent`: a last line feed stays, and so do empty lines unless `blank`.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the shape that minijinja calls filters with"
+)]
+pub(super) fn indent(
+    text: String,
+    width: Option<Value>,
+    first: Option<bool>,
+    blank: Option<bool>,
+    options: Kwargs,
+) -> Result<String, Error> {
+    let width = match width {
+        Some(width) => Some(width),
+        None => options.get::<Option<Value>>("width")?,
+    };
+    let first = first.or(options.get("first")?).unwrap_or(false);
+    let blank = blank.or(options.get("blank")?).unwrap_or(false);
+    options.assert_all_used()?;
+    let margin = match width {
+        None => " ".repeat(4),
+        Some(width) => match width.as_str() {
+            Some(text) => text.to_owned(),
+            None => " ".repeat(usize::try_from(width)?.min(1024)),
+        },
+    };
+    let mut out = String::new();
+    for (index, line) in text.split('\n').enumerate() {
+        if index > 0 {
+            out.push('\n');
+        }
+        let has_margin = if index == 0 {
+            first
+        } else {
+            blank || !line.is_empty()
+        };
+        if has_margin {
+            out.push_str(&margin);
+        }
+        out.push_str(line);
+    }
+    Ok(out)
 }
 
 /// A message of several lines in one.
