@@ -179,7 +179,10 @@ pub enum TokenizerSource {
 
 /// What the router needs of the launcher's flags. Keys travel here and never on a command line.
 #[derive(Clone, Serialize, Deserialize)]
-#[expect(clippy::struct_excessive_bools, reason = "switches that people set one by one")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "switches that people set one by one"
+)]
 pub struct RouterConfig {
     /// Address to bind.
     pub hostname: String,

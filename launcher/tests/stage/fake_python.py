@@ -70,6 +70,6 @@ if sys.argv[1] == "-c":
     print(os.environ.get("FAKE_DEMO", ""))
     sys.exit()
 module, rest = sys.argv[2], sys.argv[3:]
-flags = dict(zip(rest[::2], rest[1::2]))
+flags = dict(zip(rest[::2], rest[1::2], strict=True))
 note_pid(f"{module} {flags.get('--rank', '-')}")
 {"headrace.worker": worker, "headrace.hub.download": download}[module](flags)

@@ -95,7 +95,9 @@ pub async fn start_group(
     .await?;
     let description = GroupDescription::from_replies(&replies)?;
     let prepared_blocks = prepare_all(&clients, request, &progress).await?;
-    let num_blocks = request.max_blocks.map_or(prepared_blocks, |most| most.min(prepared_blocks));
+    let num_blocks = request
+        .max_blocks
+        .map_or(prepared_blocks, |most| most.min(prepared_blocks));
     let open = pb::Open {
         epoch: request.epoch,
         num_blocks,
@@ -108,7 +110,12 @@ pub async fn start_group(
     )
     .await?;
     let group = RunningGroup::new(ranks, description.vocab_size);
-    Ok(StartedGroup { group, description, num_blocks, prepared_blocks })
+    Ok(StartedGroup {
+        group,
+        description,
+        num_blocks,
+        prepared_blocks,
+    })
 }
 
 async fn describe(
