@@ -53,22 +53,7 @@ async fn measure(sequences: u32, tokens: u32, step_micros: u64) {
     let worker = FakeWorker::start(folder.path().join("worker.sock"), options, script).unwrap();
     let (control, receiver) = mpsc::unbounded_channel();
     let (link, _outgoing) = LauncherLink::channel();
-    let config = EngineConfig {
-        block_size: 16,
-        max_batch_tokens: 8192,
-        max_sequences: 256,
-        max_total_tokens: None,
-        max_input_tokens: None,
-        max_blocks: None,
-        kv_cache_bytes: None,
-        poison_fresh_blocks: false,
-        prefix_caching: true,
-        max_waiting_sequences: 1000,
-        max_waiting_tokens: 1 << 30,
-        max_steps_in_flight: 1,
-        watchdog: Watchdog::default(),
-    };
-    let engine = RunningEngine::start(config, receiver, link, Arc::new(Metrics::new())).unwrap();
+    let engine = RunningEngine::start(config(), receiver, link, Arc::new(Metrics::new())).unwrap();
     let handle = engine.handle();
     control.send(ToRouter::Model(Box::new(document()))).unwrap();
     handle.services_ready();
@@ -99,14 +84,9 @@ async fn measure(sequences: u32, tokens: u32, step_micros: u64) {
         .map(|(_, wait)| wait)
         .collect();
     waits.sort_unstable();
-    let at = |share: f64| {
-        let index = (waits.len() as f64 * share) as usize;
-        waits
-            .get(index.min(waits.len().saturating_sub(1)))
-            .copied()
-            .unwrap_or_default()
-            .as_secs_f64()
-            * 1e6
+    let at = |percent: usize| {
+        let index = (waits.len() * percent / 100).min(waits.len().saturating_sub(1));
+        waits.get(index).copied().unwrap_or_default().as_secs_f64() * 1e6
     };
     let steps = worker.steps() as f64;
     println!(
@@ -114,9 +94,9 @@ async fn measure(sequences: u32, tokens: u32, step_micros: u64) {
          answer to next step: median {:6.1} µs, p90 {:6.1}, p99 {:6.1} ({} steps)",
         steps / seconds,
         f64::from(sequences) * f64::from(tokens) / seconds,
-        at(0.5),
-        at(0.9),
-        at(0.99),
+        at(50),
+        at(90),
+        at(99),
         waits.len()
     );
 }
@@ -142,6 +122,24 @@ async fn run(handle: EngineHandle, index: u32, tokens: u32) {
         if let SequenceEvent::Finished(_) = event {
             return;
         }
+    }
+}
+
+fn config() -> EngineConfig {
+    EngineConfig {
+        block_size: 16,
+        max_batch_tokens: 8192,
+        max_sequences: 256,
+        max_total_tokens: None,
+        max_input_tokens: None,
+        max_blocks: None,
+        kv_cache_bytes: None,
+        poison_fresh_blocks: false,
+        prefix_caching: true,
+        max_waiting_sequences: 1000,
+        max_waiting_tokens: 1 << 30,
+        max_steps_in_flight: 1,
+        watchdog: Watchdog::default(),
     }
 }
 

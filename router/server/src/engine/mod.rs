@@ -8,6 +8,7 @@ mod config;
 mod control;
 mod group;
 mod handle;
+mod lifecycle;
 mod status;
 mod streams;
 mod task;

@@ -181,41 +181,7 @@ impl Metrics {
         let counts = &status.stats;
         let model = self.model_name.get().map_or("", String::as_str);
         let labels = format!("model_name=\"{model}\",engine=\"0\"");
-        let usage = if counts.total_blocks == 0 {
-            0.0
-        } else {
-            counts.owned_blocks as f64 / counts.total_blocks as f64
-        };
-        let usage_family = (
-            "vllm:kv_cache_usage_perc",
-            "gauge",
-            "Share of blocks that running sequences hold.",
-        );
-        page.single(usage_family, &labels, usage);
-        for (name, help, value) in [
-            (
-                "headrace_kv_blocks_free",
-                "KV blocks that hold nothing.",
-                counts.free_blocks,
-            ),
-            (
-                "headrace_kv_blocks_owned",
-                "KV blocks that sequences need.",
-                counts.owned_blocks,
-            ),
-            (
-                "headrace_kv_blocks_cached",
-                "KV blocks kept for later prompts alone.",
-                counts.cached_blocks,
-            ),
-            (
-                "headrace_kv_blocks_total",
-                "KV blocks of the pool: free, owned and cached.",
-                counts.total_blocks,
-            ),
-        ] {
-            page.single((name, "gauge", help), "", value);
-        }
+        page.single(KV_USAGE, &labels, kv_usage(status));
         for (name, kind, help, value) in [
             (
                 "vllm:num_requests_running",
@@ -262,6 +228,11 @@ impl Metrics {
         ] {
             page.single((name, kind, help), &labels, value);
         }
+        self.render_vllm_ends(page, &labels);
+        self.render_vllm_latencies(page, &labels);
+    }
+
+    fn render_vllm_ends(&self, page: &mut Exposition, labels: &str) {
         let name = "vllm:request_success_total";
         page.family(name, "counter", "Requests that ended, by reason.");
         for (finish, label) in FinishLabel::ALL {
@@ -272,7 +243,6 @@ impl Metrics {
                 value,
             );
         }
-        self.render_vllm_latencies(page, &labels);
     }
 
     fn render_vllm_latencies(&self, page: &mut Exposition, labels: &str) {
@@ -301,6 +271,22 @@ impl Metrics {
                 ),
             ],
         );
+    }
+}
+
+const KV_USAGE: (&str, &str, &str) = (
+    "vllm:kv_cache_usage_perc",
+    "gauge",
+    "Share of blocks that running sequences hold.",
+);
+
+/// From 0 to 1.
+fn kv_usage(status: &EngineStatus) -> f64 {
+    let counts = &status.stats;
+    if counts.total_blocks == 0 {
+        0.0
+    } else {
+        counts.owned_blocks as f64 / counts.total_blocks as f64
     }
 }
 
@@ -346,136 +332,4 @@ const STEP_DURATIONS: [(&str, &str, Pick<Histogram>); 4] = [
 ];
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::engine::{EngineStats, HealthVerdict};
-    use crate::metrics::RequestObservation;
-    use std::collections::HashSet;
-    use std::time::Duration;
-
-    fn status() -> EngineStatus {
-        EngineStatus {
-            ready: true,
-            was_ready: true,
-            draining: false,
-            health: HealthVerdict::Healthy,
-            progress: None,
-            down_cause: None,
-            stats: EngineStats {
-                total_blocks: 8,
-                owned_blocks: 2,
-                waiting: 3,
-                ..EngineStats::default()
-            },
-            limits: None,
-        }
-    }
-
-    fn busy() -> Metrics {
-        let metrics = Metrics::new();
-        metrics.set_model_name("a\"b");
-        metrics.set_length_bounds(100, 200);
-        metrics.request_received();
-        metrics.request_received();
-        metrics.request_succeeded(&RequestObservation {
-            validation: Duration::from_millis(1),
-            queue: Duration::from_millis(2),
-            inference: Duration::from_millis(30),
-            total: Duration::from_millis(33),
-            time_to_first_token: Some(Duration::from_millis(9)),
-            input_tokens: 7,
-            generated_tokens: 3,
-            max_new_tokens: 20,
-            finish: FinishLabel::Length,
-        });
-        metrics.request_failed(FailureKind::Dropped);
-        metrics.token_emitted(None);
-        metrics.token_emitted(Some(Duration::from_millis(12)));
-        metrics
-    }
-
-    #[test]
-    fn each_family_has_one_type_and_each_series_one_sample() {
-        let page = busy().render(&status());
-        let mut families = HashSet::new();
-        let mut series = HashSet::new();
-        for line in page.lines() {
-            if let Some(rest) = line.strip_prefix("# TYPE ") {
-                assert!(families.insert(rest.split(' ').next().unwrap()), "{line}");
-            } else if !line.starts_with('#') {
-                let (name, value) = line.rsplit_once(' ').unwrap();
-                assert!(series.insert(name), "{line}");
-                value.parse::<f64>().unwrap();
-                let bare = name.split('{').next().unwrap();
-                let family = ["_bucket", "_sum", "_count"]
-                    .iter()
-                    .find_map(|suffix| bare.strip_suffix(suffix).filter(|f| families.contains(f)))
-                    .unwrap_or(bare);
-                assert!(families.contains(family), "{line} has no TYPE before it");
-            }
-        }
-    }
-
-    #[test]
-    fn what_happened_is_counted_once() {
-        let page = busy().render(&status());
-        for line in [
-            "tgi_request_count 2",
-            "tgi_request_success 1",
-            "tgi_request_failure{err=\"dropped\"} 1",
-            "tgi_request_failure{err=\"validation\"} 0",
-            "tgi_request_input_length_sum 7",
-            "tgi_request_input_length_bucket{le=\"6\"} 0",
-            "tgi_request_input_length_bucket{le=\"7\"} 1",
-            "tgi_request_duration_count 1",
-            "tgi_request_skipped_tokens_bucket{le=\"+Inf\"} 0",
-            "tgi_queue_size 3",
-            "vllm:kv_cache_usage_perc{model_name=\"a\\\"b\",engine=\"0\"} 0.25",
-            "vllm:request_success_total{model_name=\"a\\\"b\",engine=\"0\",finished_reason=\"length\"} 1",
-            "vllm:request_success_total{model_name=\"a\\\"b\",engine=\"0\",finished_reason=\"abort\"} 1",
-            "vllm:generation_tokens_total{model_name=\"a\\\"b\",engine=\"0\"} 2",
-            "vllm:inter_token_latency_seconds_bucket{model_name=\"a\\\"b\",engine=\"0\",le=\"0.025\"} 1",
-        ] {
-            assert!(
-                page.lines().any(|found| found == line),
-                "{line} is not in\n{page}"
-            );
-        }
-    }
-
-    #[test]
-    fn every_name_of_the_compatibility_surface_is_there() {
-        let page = busy().render(&status());
-        for name in [
-            "tgi_request_count",
-            "tgi_request_success",
-            "tgi_request_failure",
-            "tgi_batch_inference_count",
-            "tgi_batch_inference_success",
-            "tgi_batch_inference_failure",
-            "tgi_batch_concat",
-            "tgi_queue_size",
-            "tgi_batch_current_size",
-            "tgi_batch_current_max_tokens",
-            "tgi_batch_max_total_tokens",
-            "tgi_batch_total_tokens",
-            "tgi_request_duration",
-            "tgi_request_validation_duration",
-            "tgi_request_queue_duration",
-            "tgi_request_inference_duration",
-            "tgi_request_mean_time_per_token_duration",
-            "tgi_request_input_length",
-            "tgi_request_generated_tokens",
-            "tgi_request_max_new_tokens",
-            "tgi_request_skipped_tokens",
-            "tgi_batch_next_size",
-            "tgi_batch_inference_duration",
-            "tgi_batch_forward_duration",
-            "tgi_batch_decode_duration",
-            "tgi_batch_filter_duration",
-            "tgi_batch_concat_duration",
-        ] {
-            assert!(page.contains(&format!("# TYPE {name} ")), "{name}");
-        }
-    }
-}
+mod tests;

@@ -1,0 +1,133 @@
+//! The page as a scraper reads it.
+
+use super::*;
+use crate::engine::{EngineStats, HealthVerdict};
+use crate::metrics::RequestObservation;
+use std::collections::HashSet;
+use std::time::Duration;
+
+fn status() -> EngineStatus {
+    EngineStatus {
+        ready: true,
+        was_ready: true,
+        draining: false,
+        health: HealthVerdict::Healthy,
+        progress: None,
+        down_cause: None,
+        stats: EngineStats {
+            total_blocks: 8,
+            owned_blocks: 2,
+            waiting: 3,
+            ..EngineStats::default()
+        },
+        limits: None,
+    }
+}
+
+fn busy() -> Metrics {
+    let metrics = Metrics::new();
+    metrics.set_model_name("a\"b");
+    metrics.set_length_bounds(100, 200);
+    metrics.request_received();
+    metrics.request_received();
+    metrics.request_succeeded(&RequestObservation {
+        validation: Duration::from_millis(1),
+        queue: Duration::from_millis(2),
+        inference: Duration::from_millis(30),
+        total: Duration::from_millis(33),
+        time_to_first_token: Some(Duration::from_millis(9)),
+        input_tokens: 7,
+        generated_tokens: 3,
+        max_new_tokens: 20,
+        finish: FinishLabel::Length,
+    });
+    metrics.request_failed(FailureKind::Dropped);
+    metrics.token_emitted(None);
+    metrics.token_emitted(Some(Duration::from_millis(12)));
+    metrics
+}
+
+#[test]
+fn each_family_has_one_type_and_each_series_one_sample() {
+    let page = busy().render(&status());
+    let mut families = HashSet::new();
+    let mut series = HashSet::new();
+    for line in page.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            assert!(families.insert(rest.split(' ').next().unwrap()), "{line}");
+        } else if !line.starts_with('#') {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            assert!(series.insert(name), "{line}");
+            value.parse::<f64>().unwrap();
+            let bare = name.split('{').next().unwrap();
+            let family = ["_bucket", "_sum", "_count"]
+                .iter()
+                .find_map(|suffix| bare.strip_suffix(suffix).filter(|f| families.contains(f)))
+                .unwrap_or(bare);
+            assert!(families.contains(family), "{line} has no TYPE before it");
+        }
+    }
+}
+
+#[test]
+fn what_happened_is_counted_once() {
+    let page = busy().render(&status());
+    for line in [
+        "tgi_request_count 2",
+        "tgi_request_success 1",
+        "tgi_request_failure{err=\"dropped\"} 1",
+        "tgi_request_failure{err=\"validation\"} 0",
+        "tgi_request_input_length_sum 7",
+        "tgi_request_input_length_bucket{le=\"6\"} 0",
+        "tgi_request_input_length_bucket{le=\"7\"} 1",
+        "tgi_request_duration_count 1",
+        "tgi_request_skipped_tokens_bucket{le=\"+Inf\"} 0",
+        "tgi_queue_size 3",
+        "vllm:kv_cache_usage_perc{model_name=\"a\\\"b\",engine=\"0\"} 0.25",
+        "vllm:request_success_total{model_name=\"a\\\"b\",engine=\"0\",finished_reason=\"length\"} 1",
+        "vllm:request_success_total{model_name=\"a\\\"b\",engine=\"0\",finished_reason=\"abort\"} 1",
+        "vllm:generation_tokens_total{model_name=\"a\\\"b\",engine=\"0\"} 2",
+        "vllm:inter_token_latency_seconds_bucket{model_name=\"a\\\"b\",engine=\"0\",le=\"0.025\"} 1",
+    ] {
+        assert!(
+            page.lines().any(|found| found == line),
+            "{line} is not in\n{page}"
+        );
+    }
+}
+
+#[test]
+fn every_name_of_the_compatibility_surface_is_there() {
+    let page = busy().render(&status());
+    for name in [
+        "tgi_request_count",
+        "tgi_request_success",
+        "tgi_request_failure",
+        "tgi_batch_inference_count",
+        "tgi_batch_inference_success",
+        "tgi_batch_inference_failure",
+        "tgi_batch_concat",
+        "tgi_queue_size",
+        "tgi_batch_current_size",
+        "tgi_batch_current_max_tokens",
+        "tgi_batch_max_total_tokens",
+        "tgi_batch_total_tokens",
+        "tgi_request_duration",
+        "tgi_request_validation_duration",
+        "tgi_request_queue_duration",
+        "tgi_request_inference_duration",
+        "tgi_request_mean_time_per_token_duration",
+        "tgi_request_input_length",
+        "tgi_request_generated_tokens",
+        "tgi_request_max_new_tokens",
+        "tgi_request_skipped_tokens",
+        "tgi_batch_next_size",
+        "tgi_batch_inference_duration",
+        "tgi_batch_forward_duration",
+        "tgi_batch_decode_duration",
+        "tgi_batch_filter_duration",
+        "tgi_batch_concat_duration",
+    ] {
+        assert!(page.contains(&format!("# TYPE {name} ")), "{name}");
+    }
+}
