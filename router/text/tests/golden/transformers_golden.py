@@ -109,7 +109,8 @@ PRINTING = """{%- macro show(x) -%}<{{ x }}>{%- endmacro -%}
 {% for k, v in {'p': 1, 'q': 2}.items() %}{{ k }}={{ v }}{% if not loop.last %},{% endif %}{% endfor %}
 {% for i in range(5) %}{% if i == 1 %}{% continue %}{% endif %}{% if i == 3 %}{% break %}{% endif %}{{ i }}{% endfor %}
 {{ undefined_name }}{{ missing is defined }}{{ messages[0].get('nothing', 'fallback') }}
-{{ none is iterable }}{{ 'a' is iterable }}{{ [] is iterable }}{{ '{\\n' | indent(4, first=true) }}{{ 'a\\n\\nb' | indent }}
+{{ none is iterable }}{{ 'a' is iterable }}{{ [] is iterable }}{{ '{\\n' | indent(4, first=true) }}
+{{ 'a\\n\\nb' | indent }}
 {{ ['b', 'a'] | sort | join(', ') }}{{ 'a' ~ 1 ~ none }}{{ [1, 2, 3] | map('string') | join }}{{ 'x' in 'xyz' }}
 {{ messages | selectattr('role', 'equalto', 'user') | list | length }}{{ 'q' * 3 }}{{ -7 // 2 }}{{ 7 % 3 }}
 {% set x = messages[0] %}{{ x['role'] }}{{ 'role' in x }}{{ x.keys() | list }}"""
