@@ -76,10 +76,7 @@ fn replace_after(
     let mut parts = body.split(word);
     let mut out = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let value = part
-            .chars()
-            .take_while(|character| belongs(character))
-            .count();
+        let value = part.chars().take_while(&belongs).count();
         out.push_str(word);
         if value >= length {
             out.push_str(by);
@@ -116,6 +113,10 @@ async fn get(server: &Server, name: &str, path: &str) {
 }
 
 #[tokio::test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a table of requests, read from top to bottom"
+)]
 async fn native_routes() {
     let server = Server::start(config(), says(greeting())).await;
     let cases = [
