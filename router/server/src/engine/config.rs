@@ -101,7 +101,7 @@ impl EngineConfig {
             prefix_caching: config.prefix_caching,
             max_waiting_sequences: most_sequences.max(1),
             max_waiting_tokens: MAX_WAITING_TOKENS,
-            max_steps_in_flight: 1,
+            max_steps_in_flight: 2,
             watchdog: Watchdog::default(),
         }
     }
@@ -125,6 +125,7 @@ impl EngineConfig {
             max_waiting_sequences: self.max_waiting_sequences,
             max_waiting_tokens: self.max_waiting_tokens,
             max_steps_in_flight: self.max_steps_in_flight,
+            policy: headrace_scheduler::PolicyConfig::default(),
         }
     }
 }

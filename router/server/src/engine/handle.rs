@@ -1,6 +1,7 @@
 //! The cheap, cloneable way into the engine task, and the stream that comes back.
 
 use super::status::{EngineStatus, SharedStatus};
+use super::validated::{InvalidSequence, ValidatedSequence};
 use headrace_scheduler::{
     FinishReason, SampledToken, SequenceFailure, SequenceId, SequenceRequest, SubmitError,
 };
@@ -15,7 +16,7 @@ pub(crate) enum Command {
     /// A validated sequence, where its events go, and where the verdict goes.
     Submit {
         /// What to run.
-        request: Box<SequenceRequest>,
+        request: Box<ValidatedSequence>,
         /// The bounded buffer of this sequence.
         events: mpsc::Sender<SequenceEvent>,
         /// Taken or not.
@@ -74,6 +75,9 @@ pub enum SubmitFailure {
     /// The queue's bounds (429), or it could never run (422).
     #[error(transparent)]
     Queue(#[from] SubmitError),
+    /// A door let something through that the model cannot take: 500, for it is our fault.
+    #[error("a request was not validated: {0}")]
+    Invalid(#[from] InvalidSequence),
     /// A drain has begun: 503 with Retry-After.
     #[error("the server is shutting down")]
     Draining,
@@ -121,10 +125,15 @@ impl EngineHandle {
     /// Dropping the future, or the stream it gives, cancels the sequence in whatever state it is.
     pub async fn submit(&self, request: SequenceRequest) -> Result<SequenceStream, SubmitFailure> {
         let id = request.id;
+        // Before the model is known nothing is accepted anyway, and the engine says so.
+        let vocab_size = self
+            .status()
+            .limits
+            .map_or(u32::MAX, |limits| limits.vocab_size);
         let (events, receiver) = mpsc::channel(event_capacity(&request));
         let (verdict, answer) = oneshot::channel();
         let command = Command::Submit {
-            request: Box::new(request),
+            request: Box::new(ValidatedSequence::new(request, vocab_size)?),
             events,
             verdict,
         };

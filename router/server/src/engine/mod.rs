@@ -13,6 +13,7 @@ mod status;
 mod streams;
 mod task;
 mod thread;
+mod validated;
 
 pub use config::{EngineConfig, Watchdog};
 pub use control::{ControlSocket, LauncherLink};
@@ -20,3 +21,4 @@ pub use handle::{EngineHandle, Interruption, SequenceEvent, SequenceStream, Subm
 pub use status::{EngineStats, EngineStatus, HealthVerdict, ModelLimits};
 pub use task::EngineEnd;
 pub use thread::RunningEngine;
+pub use validated::InvalidSequence;

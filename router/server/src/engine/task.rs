@@ -10,9 +10,10 @@ use super::group::{GroupInput, GroupState};
 use super::handle::{Command, SequenceEvent, SubmitFailure};
 use super::status::{EngineStats, ModelLimits, SharedStatus};
 use super::streams::{OpenStreams, StreamFacts};
+use super::validated::ValidatedSequence;
 use crate::metrics::{Metrics, StepAnswered, StepSent};
 use headrace_control::{ModelDocument, Progress, ToLauncher, ToRouter};
-use headrace_scheduler::{Event, GroupId, Scheduler, SequenceRequest, StepOutcome, Time};
+use headrace_scheduler::{Event, GroupId, Scheduler, StepOutcome, Time};
 use headrace_worker_client::{GroupDescription, GroupEvent, StepReport};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -282,7 +283,7 @@ impl EngineTask {
     fn submit(
         &mut self,
         now: Time,
-        request: SequenceRequest,
+        sequence: ValidatedSequence,
         events: mpsc::Sender<SequenceEvent>,
     ) -> Result<(), SubmitFailure> {
         if self.drain_deadline.is_some() {
@@ -292,8 +293,8 @@ impl EngineTask {
             return Err(SubmitFailure::NotReady);
         }
         let scheduler = self.scheduler.as_mut().ok_or(SubmitFailure::NotReady)?;
-        let facts = StreamFacts::new(&request, events);
-        scheduler.submit(now, request)?;
+        let facts = StreamFacts::new(sequence.request(), events);
+        scheduler.submit(now, sequence.into_request())?;
         self.streams.add(facts);
         Ok(())
     }

@@ -272,9 +272,8 @@ pub(crate) fn submit_refusal(failure: &SubmitFailure) -> Refusal {
             Cause::ContextLength,
             format!("Input validation error: {failure}"),
         ),
-        SubmitFailure::Queue(SubmitError::Empty | SubmitError::Duplicate(_)) => {
-            Refusal::new(Cause::Internal, failure.to_string())
-        }
+        SubmitFailure::Queue(SubmitError::Empty | SubmitError::Duplicate(_))
+        | SubmitFailure::Invalid(_) => Refusal::new(Cause::Internal, failure.to_string()),
         SubmitFailure::Draining | SubmitFailure::NotReady | SubmitFailure::EngineGone => {
             Refusal::new(Cause::Unavailable, failure.to_string())
         }
