@@ -12,8 +12,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use headrace_scheduler::{
-    GroupId, RowOutcome, RowResult, SampledToken, SamplingParams, Scheduler, SchedulerConfig,
-    SequenceId, SequenceRequest, StepOutcome, StepPlan, StepResult, StopConditions, Time, TokenId,
+    GroupId, PolicyConfig, RowOutcome, RowResult, SampledToken, SamplingParams, Scheduler,
+    SchedulerConfig, SequenceId, SequenceRequest, StepOutcome, StepPlan, StepResult,
+    StopConditions, Time, TokenId,
 };
 
 const GROUP: GroupId = GroupId(0);
@@ -50,6 +51,7 @@ fn config(max_sequences: u32, steps_in_flight: u32) -> SchedulerConfig {
         max_waiting_sequences: 1_000_000,
         max_waiting_tokens: u64::MAX,
         max_steps_in_flight: steps_in_flight,
+        policy: PolicyConfig::default(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the scheduler is told at start, and what it tells about itself.
 
+use crate::policy::PolicyConfig;
 use crate::types::{GroupId, Slot, Time};
 
 /// Limits, fixed for the scheduler's life.
@@ -21,6 +22,8 @@ pub struct SchedulerConfig {
     pub max_waiting_tokens: u64,
     /// Steps sent before the first has answered, `>= 1`.
     pub max_steps_in_flight: u32,
+    /// The rules of the queue.
+    pub policy: PolicyConfig,
 }
 
 /// A snapshot. Counters with "total" in their text only grow.
@@ -50,6 +53,10 @@ pub struct Stats {
     pub steps: u64,
     /// Preemptions for want of blocks, total.
     pub preemptions: u64,
+    /// Sequences admitted before one in front of them that did not fit, total.
+    pub skipped_ahead: u64,
+    /// Sequences that waited for blocks which another was computing, total.
+    pub deferrals: u64,
     /// Ids looked up in the prefix tree at admission, total.
     pub prefix_query_tokens: u64,
     /// Ids found there, total.

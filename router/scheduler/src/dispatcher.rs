@@ -95,8 +95,14 @@ impl Dispatcher {
         assert!(removed == Some(index), "a waiting sequence is in the queue");
     }
 
+    /// Who is served next, and who after that: at most `limit`, into `candidates`.
+    pub(crate) fn candidates(&self, limit: usize, candidates: &mut Vec<SequenceIndex>) {
+        candidates.clear();
+        candidates.extend(self.queue.values().take(limit));
+    }
+
     /// Who is served next.
-    pub(crate) fn head(&self) -> Option<SequenceIndex> {
+    fn head(&self) -> Option<SequenceIndex> {
         self.queue.first_key_value().map(|(_, &index)| index)
     }
 

@@ -10,6 +10,7 @@
 mod config;
 mod dispatcher;
 mod group;
+mod policy;
 mod pool;
 mod scheduler;
 mod sequence;
@@ -17,5 +18,6 @@ mod tree;
 mod types;
 
 pub use config::{ProtocolViolation, SchedulerConfig, Stats};
+pub use policy::PolicyConfig;
 pub use scheduler::Scheduler;
 pub use types::*;

@@ -36,6 +36,10 @@ impl Scheduler {
             config.max_batch_tokens > 0 && config.max_steps_in_flight > 0,
             "a token and a step"
         );
+        assert!(
+            config.policy.skip_ahead_window > 0,
+            "the queue's front at least"
+        );
         let max_total_tokens = config.max_total_tokens;
         Self {
             dispatcher: Dispatcher::new(config),
@@ -94,8 +98,8 @@ impl Scheduler {
     }
 
     /// The next step of a group; `None` when there is nothing to do or too many steps are unanswered.
-    pub fn plan(&mut self, _now: Time, group: GroupId) -> Option<StepPlan> {
-        let plan = self.groups.get_mut(&group)?.plan(&mut self.dispatcher);
+    pub fn plan(&mut self, now: Time, group: GroupId) -> Option<StepPlan> {
+        let plan = self.groups.get_mut(&group)?.plan(&mut self.dispatcher, now);
         self.check(group);
         if self.dispatcher.counters.steps.is_multiple_of(AUDIT_PERIOD) && plan.is_some() {
             self.audit();

@@ -62,6 +62,14 @@ pub(crate) struct Sequence {
     /// Was in a step that failed whole; runs alone until a step succeeds.
     pub(crate) suspect: bool,
     pub(crate) group: GroupId,
+    /// Ran before and waits again: nothing passes it.
+    pub(crate) returned: bool,
+    /// When it was first seen, in this wait, that its blocks cannot be had.
+    pub(crate) misfit_since: Option<Time>,
+    /// When it first waited, in this wait, for blocks that others are computing.
+    pub(crate) deferred_since: Option<Time>,
+    /// Its entry among the blocks being computed in its group.
+    pub(crate) computing: Option<u64>,
     /// `Started` was told.
     pub(crate) started: bool,
     /// Prompt ids found in the cache at admission.
@@ -98,6 +106,10 @@ impl Sequence {
             tainted: false,
             suspect: false,
             group: GroupId(0),
+            returned: false,
+            misfit_since: None,
+            deferred_since: None,
+            computing: None,
             started: false,
             cached_tokens: 0,
             reported_logprobs: 0,
@@ -171,6 +183,8 @@ impl Sequence {
         self.published = 0;
         self.announced = false;
         self.copying = false;
+        self.returned = true;
+        self.computing = None;
     }
 }
 

@@ -8,9 +8,10 @@
 use std::sync::Arc;
 
 use headrace_scheduler::{
-    BlockCopy, Event, FinishReason, GroupId, ProtocolViolation, RowOutcome, RowResult,
-    SampledToken, SamplingParams, Scheduler, SchedulerConfig, SequenceFailure, SequenceId,
-    SequenceRequest, StepOutcome, StepPlan, StepResult, StopConditions, SubmitError, Time, TokenId,
+    BlockCopy, Event, FinishReason, GroupId, PolicyConfig, ProtocolViolation, RowOutcome,
+    RowResult, SampledToken, SamplingParams, Scheduler, SchedulerConfig, SequenceFailure,
+    SequenceId, SequenceRequest, StepOutcome, StepPlan, StepResult, StopConditions, SubmitError,
+    Time, TokenId,
 };
 
 const GROUP: GroupId = GroupId(0);
@@ -26,6 +27,7 @@ fn config() -> SchedulerConfig {
         max_waiting_sequences: 100,
         max_waiting_tokens: 10_000,
         max_steps_in_flight: 1,
+        policy: PolicyConfig::default(),
     }
 }
 
@@ -726,4 +728,119 @@ fn a_budget_below_the_streams_goes_round() {
         counts.iter().all(|&count| count >= 15),
         "no stream starves: {counts:?}"
     );
+}
+
+fn at(milliseconds: u64) -> Time {
+    Time(std::time::Duration::from_millis(milliseconds))
+}
+
+/// The first ids of what the plan lets in.
+fn entering(plan: Option<&StepPlan>) -> Vec<TokenId> {
+    let new = plan.iter().flat_map(|plan| &plan.new_sequences);
+    new.map(|new| new.token_ids[0]).collect()
+}
+
+/// A sequence runs in 5 of 8 blocks, and the next in the queue needs 5.
+fn with_a_misfit() -> (Scheduler, StepPlan) {
+    let mut scheduler = up(config(), 8);
+    submit(&mut scheduler, 1, &[1; 17], 3);
+    let step = plan(&mut scheduler);
+    submit(&mut scheduler, 2, &[2; 17], 3);
+    (scheduler, step)
+}
+
+#[test]
+fn what_does_not_fit_is_passed_for_a_bounded_time() {
+    let (mut scheduler, step) = with_a_misfit();
+    submit(&mut scheduler, 3, &[3], 2);
+    answer(&mut scheduler, &step, 9);
+    let step = scheduler.plan(at(500), GROUP).unwrap();
+    assert_eq!(entering(Some(&step)), [3], "it was seen not to fit at 500");
+    submit(&mut scheduler, 4, &[4], 2);
+    answer(&mut scheduler, &step, 9);
+    let step = scheduler.plan(at(1499), GROUP).unwrap();
+    assert_eq!(entering(Some(&step)), [4]);
+    assert_eq!(scheduler.stats().skipped_ahead, 2);
+    answer(&mut scheduler, &step, 9);
+    // The second is over its time: its blocks are kept.
+    submit(&mut scheduler, 5, &[5], 2);
+    let mut order = Vec::new();
+    while !scheduler.is_idle() {
+        let step = scheduler.plan(at(1500), GROUP).unwrap();
+        order.extend(entering(Some(&step)));
+        answer(&mut scheduler, &step, 9);
+    }
+    assert_eq!(order, [2, 5]);
+}
+
+#[test]
+fn without_skip_ahead_nothing_passes() {
+    let mut bounds = config();
+    bounds.policy.skip_ahead = std::time::Duration::ZERO;
+    let mut scheduler = up(bounds, 8);
+    submit(&mut scheduler, 1, &[1; 17], 3);
+    let step = plan(&mut scheduler);
+    answer(&mut scheduler, &step, 9);
+    submit(&mut scheduler, 2, &[2; 17], 3);
+    submit(&mut scheduler, 3, &[3], 2);
+    assert!(plan(&mut scheduler).new_sequences.is_empty());
+}
+
+fn sharing() -> Scheduler {
+    let mut bounds = config();
+    bounds.max_batch_tokens = 8;
+    up(bounds, 32)
+}
+
+#[test]
+fn a_prefix_is_computed_once_and_others_pass() {
+    let mut scheduler = sharing();
+    let prompt: Vec<TokenId> = (1..=13).collect();
+    submit(&mut scheduler, 1, &prompt, 1);
+    submit(&mut scheduler, 2, &prompt, 1);
+    submit(&mut scheduler, 3, &[9; 5], 1);
+    let mut entered = Vec::new();
+    let mut events = Vec::new();
+    while !scheduler.is_idle() {
+        let step = plan(&mut scheduler);
+        entered.push(entering(Some(&step)));
+        events.extend(answer(&mut scheduler, &step, 50));
+    }
+    // 13 tokens in steps of 8: then the second needs one only, and the third has not waited for it.
+    assert_eq!(entered[..3], [vec![1], vec![9], vec![1]]);
+    assert_eq!(cached_tokens(&events), [0, 0, 12]);
+    assert_eq!(scheduler.stats().deferrals, 1);
+}
+
+#[test]
+fn nobody_waits_for_blocks_that_will_not_come() {
+    let prompt: Vec<TokenId> = (1..=13).collect();
+    for fails in [false, true] {
+        let mut scheduler = sharing();
+        submit(&mut scheduler, 1, &prompt, 1);
+        submit(&mut scheduler, 2, &prompt, 1);
+        let step = plan(&mut scheduler);
+        assert_eq!(step.rows.len(), 1);
+        let mut results = rows(&step, 50);
+        if fails {
+            results[0].outcome = RowOutcome::NonFinite;
+        } else {
+            assert!(scheduler.cancel(NOW, SequenceId(1)));
+        }
+        complete(&mut scheduler, &step, StepOutcome::Ok(results));
+        assert_eq!(plan(&mut scheduler).new_sequences[0].computed_length, 0);
+    }
+    // Or that do not come in time.
+    let mut bounds = config();
+    bounds.max_batch_tokens = 8;
+    bounds.max_steps_in_flight = 3;
+    let mut scheduler = up(bounds, 32);
+    submit(&mut scheduler, 1, &prompt, 1);
+    submit(&mut scheduler, 2, &prompt, 1);
+    for _ in 0..2 {
+        assert_eq!(plan(&mut scheduler).rows.len(), 1);
+    }
+    assert_eq!(scheduler.plan(at(4999), GROUP), None);
+    let step = scheduler.plan(at(5000), GROUP).unwrap();
+    assert_eq!(step.new_sequences[0].computed_length, 0);
 }

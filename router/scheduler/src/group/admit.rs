@@ -5,44 +5,105 @@ use super::plan::Draft;
 use crate::dispatcher::Dispatcher;
 use crate::sequence::{Phase, SequenceIndex, narrow};
 use crate::tree::Match;
-use crate::types::{BlockCopy, NewSequence};
+use crate::types::{BlockCopy, NewSequence, Time};
 
 /// Of this many blocks, one is kept free at admission for each running sequence at most: without it a
 /// sequence that just came would soon be the newest when a decode needs a block.
 const RESERVE_DIVISOR: usize = 32;
 
+/// What keeps a waiting sequence from running.
+enum Fit {
+    /// Nothing; its cached prefix, if the tree knows its namespace.
+    Fits(Option<Match>),
+    /// Its blocks cannot be had.
+    Misfit,
+    /// A running sequence computes what it would compute too.
+    Deferred,
+}
+
+/// Whether later sequences may still be admitted before one that does not fit.
+fn may_be_passed(dispatcher: &mut Dispatcher, now: Time, index: SequenceIndex) -> bool {
+    let bound = dispatcher.config.policy.skip_ahead;
+    let sequence = &mut dispatcher.sequences[index];
+    let since = *sequence.misfit_since.get_or_insert(now);
+    !sequence.returned && now.0.saturating_sub(since.0) < bound
+}
+
 impl Group {
-    /// Admits from the queue's front while there is budget, a slot and blocks.
+    /// Admits from the queue while there is budget, a slot and blocks.
     pub(super) fn admit_waiting(&mut self, dispatcher: &mut Dispatcher, draft: &mut Draft) {
         // Blocks just taken from a sequence are for the older ones.
         if draft.preempted && !draft.plan.rows.is_empty() {
             return;
         }
-        while draft.prefill_room() > 0 {
-            let Some(index) = dispatcher.head() else {
-                return;
-            };
-            if dispatcher.sequences[index].suspect || !self.admit(dispatcher, draft, index) {
-                return;
-            }
-        }
+        while draft.prefill_room() > 0
+            && !self.free_slots.is_empty()
+            && self.admit_next(dispatcher, draft)
+        {}
     }
 
-    /// Moves one waiting sequence into a slot and plans its first row, if blocks for all ids it has can be
-    /// had. Prefills already started have theirs by then, or the step's budget is gone.
-    pub(super) fn admit(
+    /// Admits the first of the queue that may run now. `false`: none may.
+    fn admit_next(&mut self, dispatcher: &mut Dispatcher, draft: &mut Draft) -> bool {
+        let mut candidates = std::mem::take(&mut self.candidates);
+        dispatcher.candidates(1, &mut candidates);
+        let mut admitted = false;
+        let mut passes = false;
+        let mut at = 0;
+        while let Some(&index) = candidates.get(at) {
+            if dispatcher.sequences[index].suspect {
+                break;
+            }
+            match self.find_fitting(dispatcher, draft.now, index) {
+                Fit::Fits(found) => {
+                    self.enter(dispatcher, draft, index, found);
+                    dispatcher.counters.skipped_ahead += u64::from(passes);
+                    admitted = true;
+                    break;
+                }
+                Fit::Misfit if !may_be_passed(dispatcher, draft.now, index) => break,
+                Fit::Misfit => passes = true,
+                Fit::Deferred => {}
+            }
+            if at == 0 {
+                let window = dispatcher.config.policy.skip_ahead_window;
+                dispatcher.candidates(window, &mut candidates);
+            }
+            at += 1;
+        }
+        self.candidates = candidates;
+        admitted
+    }
+
+    /// Admits a sequence of a failed step, which waits for nobody else's blocks.
+    pub(super) fn admit_alone(
         &mut self,
         dispatcher: &mut Dispatcher,
         draft: &mut Draft,
         index: SequenceIndex,
     ) -> bool {
-        let Some(&slot) = self.free_slots.last() else {
+        if self.free_slots.is_empty() {
+            return false;
+        }
+        let found = self.find_cached(dispatcher, index);
+        let Some(found) = self.fit(dispatcher, index, found) else {
             return false;
         };
-        let Some(found) = self.find_fitting(dispatcher, index) else {
-            return false;
+        self.enter(dispatcher, draft, index, found);
+        true
+    }
+
+    /// Moves one waiting sequence into a slot and plans its first row. Blocks for all ids it has can be had:
+    /// prefills already started have theirs by then, or the step's budget is gone.
+    fn enter(
+        &mut self,
+        dispatcher: &mut Dispatcher,
+        draft: &mut Draft,
+        index: SequenceIndex,
+        found: Option<Match>,
+    ) {
+        let Some(slot) = self.free_slots.pop() else {
+            return;
         };
-        self.free_slots.pop();
         dispatcher.dequeue(index);
 
         let sequence = &mut dispatcher.sequences[index];
@@ -50,6 +111,9 @@ impl Group {
         sequence.group = self.id;
         sequence.slot = slot;
         sequence.announced = false;
+        sequence.returned = false;
+        sequence.misfit_since = None;
+        sequence.deferred_since = None;
         sequence.table.clear();
         sequence.table.extend_from_slice(&self.matched);
         sequence.published = self.matched.len();
@@ -104,30 +168,61 @@ impl Group {
             blocks: sequence.table.clone(),
             sampling: sequence.sampling.clone(),
         });
-        true
+        self.list_computing(dispatcher, index);
     }
 
-    /// The cached prefix of a sequence, its whole blocks in `matched`; `None` when its blocks do not fit now.
-    /// The partly equal block is given up where the copy does not fit.
+    /// Whether a waiting sequence may run now, and with which cached prefix, its whole blocks in `matched`.
+    fn find_fitting(
+        &mut self,
+        dispatcher: &mut Dispatcher,
+        now: Time,
+        index: SequenceIndex,
+    ) -> Fit {
+        let found = self.find_cached(dispatcher, index);
+        if self.is_being_computed(dispatcher, index, self.matched.len()) {
+            let bound = dispatcher.config.policy.share_prefixes;
+            let sequence = &mut dispatcher.sequences[index];
+            if sequence.deferred_since.is_none() {
+                sequence.deferred_since = Some(now);
+                dispatcher.counters.deferrals += 1;
+            }
+            let since = sequence.deferred_since.unwrap_or(now);
+            if now.0.saturating_sub(since.0) < bound {
+                return Fit::Deferred;
+            }
+        }
+        match self.fit(dispatcher, index, found) {
+            Some(found) => Fit::Fits(found),
+            None => Fit::Misfit,
+        }
+    }
+
+    /// The cached prefix of a sequence, its whole blocks in `matched`.
+    fn find_cached(&mut self, dispatcher: &Dispatcher, index: SequenceIndex) -> Option<Match> {
+        let sequence = &dispatcher.sequences[index];
+        self.matched.clear();
+        if !self.prefix_caching {
+            return None;
+        }
+        let ids = &sequence.ids[..sequence.cacheable()];
+        self.kv
+            .tree
+            .lookup(sequence.namespace, ids, &mut self.matched)
+    }
+
+    /// `None` when the blocks of a sequence do not fit now. The partly equal block is given up where the copy
+    /// does not fit.
     #[expect(
         clippy::option_option,
         reason = "outer: fits or not; inner: the tree knows the namespace or not"
     )]
-    fn find_fitting(
-        &mut self,
+    fn fit(
+        &self,
         dispatcher: &Dispatcher,
         index: SequenceIndex,
+        mut found: Option<Match>,
     ) -> Option<Option<Match>> {
         let sequence = &dispatcher.sequences[index];
-        self.matched.clear();
-        let mut found = None;
-        if self.prefix_caching {
-            let ids = &sequence.ids[..sequence.cacheable()];
-            found = self
-                .kv
-                .tree
-                .lookup(sequence.namespace, ids, &mut self.matched);
-        }
         let reserve = self
             .running
             .len()

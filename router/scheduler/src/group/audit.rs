@@ -70,6 +70,7 @@ impl Group {
                 "running sequences stand by rank"
             );
         }
+        self.audit_computing(dispatcher);
         self.audit_steps(dispatcher, &mut holds);
         self.kv.tree.audit(&self.kv.pool, &holds);
         for &index in &self.suspects {

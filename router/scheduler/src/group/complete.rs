@@ -151,6 +151,7 @@ impl Group {
                 .tree
                 .extend(&mut self.kv.pool, sequence.node, ids, blocks);
             sequence.published = full;
+            self.list_computing(dispatcher, row.index);
         }
         self.clear_suspect(dispatcher, row.index);
     }

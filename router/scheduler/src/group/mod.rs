@@ -6,8 +6,9 @@ mod complete;
 mod failure;
 mod plan;
 mod release;
+mod share;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::config::{SchedulerConfig, Stats};
 use crate::dispatcher::Dispatcher;
@@ -110,6 +111,10 @@ pub(crate) struct Group {
     rotation: usize,
     /// Scratch: the decoding rows of the step being planned.
     decodes: Vec<SequenceIndex>,
+    /// Scratch: the front of the queue.
+    candidates: Vec<SequenceIndex>,
+    /// For each running sequence that is to complete another block of known ids: the key of the next one.
+    computing: BTreeSet<(u64, SequenceIndex)>,
     /// Scratch: blocks of a match.
     matched: Vec<BlockId>,
     /// Row lists of answered steps, for reuse.
@@ -139,6 +144,8 @@ impl Group {
             calm_steps: 0,
             rotation: 0,
             decodes: Vec::new(),
+            candidates: Vec::new(),
+            computing: BTreeSet::new(),
             matched: Vec::new(),
             spare_rows: Vec::new(),
         }

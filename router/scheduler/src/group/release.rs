@@ -14,6 +14,7 @@ impl Group {
             "a sequence in an unanswered step keeps its blocks"
         );
         self.remove_running(dispatcher, index);
+        self.unlist_computing(dispatcher, index);
         self.vacate(dispatcher, index);
         dispatcher.sequences[index].leave_group();
         dispatcher.enqueue(index);
@@ -29,6 +30,7 @@ impl Group {
     /// Ends a sequence that has left `running`: now, or once the steps that name it have answered.
     pub(super) fn end(&mut self, dispatcher: &mut Dispatcher, index: SequenceIndex) {
         dispatcher.forget_id(index);
+        self.unlist_computing(dispatcher, index);
         self.clear_suspect(dispatcher, index);
         let sequence = &mut dispatcher.sequences[index];
         sequence.phase = Phase::Ending;

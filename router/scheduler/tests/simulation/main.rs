@@ -15,6 +15,7 @@
 mod client;
 mod random;
 mod run;
+mod watch;
 mod worker;
 
 use run::Totals;

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headrace_scheduler::{
-    Event, GroupId, SamplingParams, Scheduler, SchedulerConfig, SequenceFailure, SequenceId,
-    SequenceRequest, StepOutcome, StepResult, StopConditions, SubmitError, Time,
+    Event, GroupId, PolicyConfig, SamplingParams, Scheduler, SchedulerConfig, SequenceFailure,
+    SequenceId, SequenceRequest, StepOutcome, StepResult, StopConditions, SubmitError, Time,
 };
 
 use crate::client::{Client, State};
 use crate::random::{Random, mix};
+use crate::watch::Watch;
 use crate::worker::{Fault, Worker};
 
 const GROUP: GroupId = GroupId(0);
@@ -35,6 +36,8 @@ pub(crate) struct Totals {
     copies: u64,
     hits: u64,
     recomputed: u64,
+    skipped_ahead: u64,
+    deferrals: u64,
 }
 
 impl Totals {
@@ -52,7 +55,7 @@ impl Totals {
         }
     }
 
-    fn fields(&mut self) -> [&mut u64; 16] {
+    fn fields(&mut self) -> [&mut u64; 18] {
         [
             &mut self.steps,
             &mut self.finished,
@@ -70,6 +73,8 @@ impl Totals {
             &mut self.copies,
             &mut self.hits,
             &mut self.recomputed,
+            &mut self.skipped_ahead,
+            &mut self.deferrals,
         ]
     }
 }
@@ -95,6 +100,7 @@ struct World {
     chances: Chances,
     scheduler: Scheduler,
     worker: Option<Worker>,
+    watch: Watch,
     clients: BTreeMap<SequenceId, Client>,
     next_id: u64,
     now: Time,
@@ -129,6 +135,11 @@ impl World {
             max_waiting_sequences: random.pick(&[1, 4, 100]),
             max_waiting_tokens: random.pick(&[10, 1000]),
             max_steps_in_flight: random.u32_between(1, 3),
+            policy: PolicyConfig {
+                skip_ahead: Duration::from_millis(random.pick(&[0, 3, 20, 1000])),
+                skip_ahead_window: random.pick(&[1, 2, 16]),
+                share_prefixes: Duration::from_millis(random.pick(&[0, 0, 5, 1_000_000])),
+            },
         };
         let chances = Chances {
             arrive: random.between(5, 60),
@@ -144,6 +155,7 @@ impl World {
             bad_answer: random.pick(&[0, 5]),
         };
         let scheduler = Scheduler::new(config.clone());
+        let scheduler_config = config.clone();
         Self {
             vocabulary: random.u32_between(2, 5),
             namespaces: random.pick(&[1, 1, 2]),
@@ -152,6 +164,7 @@ impl World {
             config,
             num_blocks,
             chances,
+            watch: Watch::new(scheduler_config, faulty),
             scheduler,
             worker: None,
             clients: BTreeMap::new(),
@@ -179,6 +192,7 @@ impl World {
         if self.random.percent(self.chances.group_down) {
             self.totals.groups_lost += 1;
             self.scheduler.group_down(self.now, GROUP);
+            self.watch.group_down();
             self.retire_worker();
             self.audit();
             return;
@@ -207,6 +221,7 @@ impl World {
         while !self.scheduler.is_idle() {
             assert!(bound > 0, "no end after a bound of {work} tokens of work");
             bound -= 1;
+            self.now.0 += Duration::from_micros(self.random.next() % 1000);
             self.plan();
             let in_flight = self.worker.as_ref().unwrap().steps_in_flight();
             assert!(
@@ -235,6 +250,8 @@ impl World {
         self.totals.preemptions += stats.preemptions;
         self.totals.hits += stats.prefix_hit_tokens;
         self.totals.recomputed += stats.recomputed_tokens;
+        self.totals.skipped_ahead += stats.skipped_ahead;
+        self.totals.deferrals += stats.deferrals;
         self.retire_worker();
     }
 
@@ -252,7 +269,10 @@ impl World {
         for client in self.clients.values_mut() {
             let needed =
                 client.request.prompt.len() as u64 + u64::from(client.request.stop.max_new_tokens);
-            client.failed_alone |= needed > u64::from(self.scheduler.max_total_tokens());
+            if needed > u64::from(self.scheduler.max_total_tokens()) {
+                client.failed_alone = true;
+                self.watch.over(client.request.id);
+            }
         }
     }
 
@@ -324,6 +344,7 @@ impl World {
                 );
                 let again = self.scheduler.submit(self.now, request.clone());
                 assert_eq!(again, Err(SubmitError::Duplicate(id)));
+                self.watch.submitted(request.clone());
                 self.clients.insert(id, Client::new(request, vocabulary));
             }
             Err(SubmitError::TooLong { limit, .. }) => assert!(needed > limit),
@@ -369,6 +390,7 @@ impl World {
             self.totals.cancelled_running += 1;
         }
         self.clients.get_mut(&id).unwrap().state = State::Cancelled;
+        self.watch.over(id);
         self.audit();
     }
 
@@ -387,6 +409,7 @@ impl World {
             for block in plan.new_sequences.iter().flat_map(|new| &new.blocks) {
                 self.trace = mix(self.trace, u64::from(*block));
             }
+            self.watch.planned(self.now, &plan);
             worker.send(plan);
             self.scheduler.audit();
         }
@@ -430,6 +453,9 @@ impl World {
             StepOutcome::Skipped => self.totals.skipped += 1,
             StepOutcome::Ok(_) => {}
         }
+        if let StepOutcome::Ok(_) = &outcome {
+            plan.rows.iter().for_each(|row| self.watch.answered(row));
+        }
         for (at, id) in rows.iter().enumerate() {
             let client = self.clients.get_mut(id).unwrap();
             match &outcome {
@@ -464,6 +490,9 @@ impl World {
                 .clients
                 .get_mut(&id)
                 .expect("an event of a known sequence");
+            if matches!(event, Event::Finished { .. } | Event::Failed { .. }) {
+                self.watch.over(id);
+            }
             match &event {
                 Event::Failed {
                     failure: SequenceFailure::NonFinite,

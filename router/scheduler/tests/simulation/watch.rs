@@ -1,0 +1,147 @@
+//! Who waits and who runs, from the plans alone, and what the queue's rules forbid.
+
+use std::collections::BTreeMap;
+
+use headrace_scheduler::{
+    NewSequence, Row, SchedulerConfig, SequenceId, SequenceRequest, Slot, StepPlan, Time, TokenId,
+};
+
+struct Waiting {
+    request: SequenceRequest,
+    first_passed: Option<Time>,
+    returned: bool,
+}
+
+struct Running {
+    waiting: Waiting,
+    ids: Vec<TokenId>,
+    /// Leading ids whose KV is complete.
+    answered: usize,
+    over: bool,
+}
+
+/// See the module.
+pub(crate) struct Watch {
+    config: SchedulerConfig,
+    /// With faults, sequences also run alone and out of turn.
+    faulty: bool,
+    waiting: BTreeMap<SequenceId, Waiting>,
+    running: BTreeMap<Slot, Running>,
+}
+
+impl Watch {
+    pub(crate) fn new(config: SchedulerConfig, faulty: bool) -> Self {
+        Self {
+            config,
+            faulty,
+            waiting: BTreeMap::new(),
+            running: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn submitted(&mut self, request: SequenceRequest) {
+        let waiting = Waiting {
+            request,
+            first_passed: None,
+            returned: false,
+        };
+        self.waiting.insert(waiting.request.id, waiting);
+    }
+
+    /// Cancelled, finished or failed.
+    pub(crate) fn over(&mut self, id: SequenceId) {
+        self.waiting.remove(&id);
+        for running in self.running.values_mut() {
+            running.over |= running.waiting.request.id == id;
+        }
+    }
+
+    pub(crate) fn group_down(&mut self) {
+        for (_, running) in std::mem::take(&mut self.running) {
+            self.wait_again(running);
+        }
+    }
+
+    fn wait_again(&mut self, running: Running) {
+        if !running.over {
+            let mut waiting = running.waiting;
+            waiting.returned = true;
+            waiting.first_passed = None;
+            self.waiting.insert(waiting.request.id, waiting);
+        }
+    }
+
+    pub(crate) fn planned(&mut self, now: Time, plan: &StepPlan) {
+        for slot in &plan.finished_slots {
+            let running = self.running.remove(slot).unwrap();
+            self.wait_again(running);
+        }
+        for new in &plan.new_sequences {
+            let id = SequenceId(u64::from(new.sampling.suppressed_token_ids[0]));
+            let waiting = self.waiting.remove(&id).expect("who enters has waited");
+            if !self.faulty {
+                self.check_passing(now, &waiting);
+                self.check_sharing(&waiting, new);
+            }
+            let running = Running {
+                waiting,
+                ids: new.token_ids.clone(),
+                answered: new.computed_length as usize,
+                over: false,
+            };
+            self.running.insert(new.slot, running);
+        }
+    }
+
+    /// The row's KV is complete.
+    pub(crate) fn answered(&mut self, row: &Row) {
+        if let Some(running) = self.running.get_mut(&row.slot) {
+            running.answered += row.num_tokens as usize;
+        }
+    }
+
+    /// Once passed, a sequence is passed for the stated time and no longer; one that ran before never is.
+    fn check_passing(&mut self, now: Time, entering: &Waiting) {
+        let policy = &self.config.policy;
+        if !policy.share_prefixes.is_zero() {
+            return;
+        }
+        let rank = (entering.request.priority, entering.request.id);
+        for waiting in self.waiting.values_mut() {
+            let id = waiting.request.id;
+            if (waiting.request.priority, id) < rank {
+                assert!(!waiting.returned, "{id:?} ran before and is passed");
+                let since = waiting.first_passed.get_or_insert(now).0;
+                assert!(
+                    now.0.saturating_sub(since) < policy.skip_ahead,
+                    "{id:?} is passed for too long"
+                );
+            }
+        }
+    }
+
+    /// Nobody computes the block that another in a slot computes next.
+    fn check_sharing(&self, entering: &Waiting, new: &NewSequence) {
+        let policy = &self.config.policy;
+        let strict = self.config.prefix_caching && policy.share_prefixes.as_secs() > 100;
+        if !strict || entering.request.prompt_logprobs {
+            return;
+        }
+        let block_size = self.config.block_size as usize;
+        let cached = new.computed_length as usize / block_size;
+        let end = (cached + 1) * block_size;
+        for running in self.running.values() {
+            let same = !running.over
+                && running.waiting.request.namespace == entering.request.namespace
+                && running.answered / block_size == cached
+                && running.ids.len() >= end
+                && new.token_ids.len() > end
+                && running.ids[..end] == new.token_ids[..end];
+            assert!(
+                !same,
+                "{:?} computes what {:?} computes",
+                entering.request.id, running.waiting.request.id
+            );
+        }
+    }
+}
