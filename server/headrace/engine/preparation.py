@@ -104,10 +104,13 @@ def plan_blocks(
     if limits.kv_cache_bytes is None:
         budget = kv_budget(group.device, activation_bytes, group.world_size)
         source = "the memory that is free"
+        fitting = min(budget // block_bytes, MAX_BLOCKS)
     else:
         budget = limits.kv_cache_bytes
-        source = f"kv_cache_bytes {budget}"
-    fitting = min(budget // block_bytes, MAX_BLOCKS)
+        source = f"--kv-cache-memory {budget}"
+        fitting = budget // block_bytes
+        if limits.required_blocks is None:
+            _refuse_more_than_free(budget, group)
     if limits.required_blocks is not None:
         # A restart finds less free than the first start did (the page cache of the weights, the router's
         # growth); what was admitted must still fit, so all of what is free may be used, not 40 % of it.
@@ -120,8 +123,22 @@ def plan_blocks(
             )
         return limits.required_blocks
     if fitting < 1:
-        raise PreparationError(f"{source} holds no KV block: one is {block_bytes} bytes")
+        raise PreparationError(f"{source} holds no KV block: one takes {block_bytes} bytes")
     return fitting
+
+
+def _refuse_more_than_free(budget: int, group: ProcessGroup) -> None:
+    """Pages of a KV cache are taken when they are first written: too large a one would fail much later.
+
+    Raises:
+        PreparationError: This rank's part of what is free is less than `budget` bytes.
+    """
+    ranks = group.world_size if group.device.type == "cpu" else 1
+    room = free_bytes(group.device) // ranks
+    if budget > room:
+        raise PreparationError(
+            f"--kv-cache-memory {budget}: more than the {room} bytes that are free for each worker"
+        )
 
 
 def _largest_step(

@@ -15,6 +15,7 @@ import torch
 from headrace.distributed import ProcessGroup
 from headrace.document import ModelDocument
 from headrace.engine import GroupFailure, prepare
+from headrace.engine.failures import is_lost_peer
 from headrace.errors import HeadraceError
 from headrace.log import start_logging, with_fields
 from headrace.ops.select import select_op_set
@@ -64,10 +65,14 @@ def main(arguments: WorkerArguments) -> NoReturn:
         sys.setswitchinterval(_SWITCH_SECONDS)
         _serve(arguments, end)
     except HeadraceError as error:
-        _log.error("%s", error)
+        # `last_words`: the launcher says them when it tells of this end, so it need not show this line too.
+        _log.error("%s", error, extra=with_fields(last_words=True))
     except GroupFailure as error:
         code = EXIT_GROUP_FAILED
-        _log.error("a step failed on one of several ranks, the group ends: %s", error)
+        words = "a step failed on one of several ranks, the group ends: %s"
+        # A rank that lost its peer is not the one to look at; the launcher names the other.
+        is_known = is_lost_peer(error) or end.is_ending
+        _log.log(logging.INFO if is_known else logging.ERROR, words, error)
     except SystemExit as stop:
         code = int(stop.code or 0)
     except Exception:  # noqa: BLE001 - the last line of defence
@@ -81,7 +86,7 @@ def _serve(arguments: WorkerArguments, end: ProcessEnd) -> None:
     document = ModelDocument.from_file(arguments.document)
     device = torch.device("cpu")
     if arguments.device == "cuda":
-        device = torch.device("cuda", arguments.rank)
+        device = _cuda_device(arguments.rank)
     dtype = torch.float32 if device.type == "cpu" else _DTYPES[document.dtype]
     torch.set_num_threads(arguments.compute_threads)
     torch.set_num_interop_threads(1)
@@ -103,6 +108,22 @@ def _serve(arguments: WorkerArguments, end: ProcessEnd) -> None:
     finally:
         end.is_stopping = True
         server.stop(grace=None)
+
+
+def _cuda_device(rank: int) -> torch.device:
+    """The rank's own GPU.
+
+    Raises:
+        HeadraceError: There is none.
+    """
+    if torch.version.cuda is None:
+        raise HeadraceError("--device cuda: this PyTorch is built without CUDA")
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if count == 0:
+        raise HeadraceError("--device cuda: PyTorch finds no CUDA device or no driver for it")
+    if rank >= count:
+        raise HeadraceError(f"--device cuda: rank {rank} has no GPU, PyTorch finds {count}")
+    return torch.device("cuda", rank)
 
 
 def _choose_ops(arguments: WorkerArguments, device: torch.device, dtype: torch.dtype) -> OpSet:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from headrace.engine.failures import is_out_of_memory, one_line
+from headrace.engine.failures import is_configuration_fault, is_out_of_memory, one_line
 from headrace.errors import HeadraceError
 from headrace.pb import worker_pb2 as pb
 
@@ -104,11 +104,18 @@ class Preparation:
         try:
             engine = make(limits, self._reporter())
         except HeadraceError as error:
-            _log.error("cannot serve this model: %s", error)
+            # The launcher prints these words as its last ones: no second line for them.
+            _log.debug("cannot serve this model: %s", error)
             self._fail(
                 PrepareFailure(grpc.StatusCode.FAILED_PRECONDITION, str(error)), is_final=True
             )
         except Exception as error:  # noqa: BLE001 - told to the router, which may try again
+            if is_configuration_fault(error):
+                _log.debug("cannot serve with these settings", exc_info=error)
+                words = one_line(error)
+                failure = PrepareFailure(grpc.StatusCode.FAILED_PRECONDITION, words)
+                self._fail(failure, is_final=True)
+                return
             _log.exception("prepare failed")
             memory = is_out_of_memory(error)
             code = grpc.StatusCode.RESOURCE_EXHAUSTED if memory else grpc.StatusCode.INTERNAL

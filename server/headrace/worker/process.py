@@ -32,6 +32,13 @@ class ProcessEnd:
         """`socket` is removed at the end, whichever it is."""
         self._socket = socket
         self.is_stopping = False
+        # SIGTERM came; the main thread may not have seen it yet.
+        self.is_told = False
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it ends or was told to, the main thread's own view aside."""
+        return self.is_stopping or self.is_told
 
     def exit_now(self, code: int) -> NoReturn:
         """Ends the process from any thread, also while the main thread sits in a collective."""
@@ -67,6 +74,7 @@ def install_signals(end: ProcessEnd) -> None:
         # the C handler writes are seen here whatever that thread is doing.
         while number := os.read(read_end, 1):
             if number[0] == signal.SIGTERM:
+                end.is_told = True
                 end.exit_soon()
 
     threading.Thread(target=watch, name="signal-watch", daemon=True).start()

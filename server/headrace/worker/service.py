@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from queue import Empty
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from headrace.pb import worker_pb2_grpc
 from headrace.worker.conversion import limits_of, reply_of
 from headrace.worker.preparation import PrepareFailure
 from headrace.worker.process import EXIT_GROUP_FAILED
-from headrace.worker.session import Session, SessionEnd
+from headrace.worker.session import BROKEN, CLOSED, Session, SessionEnd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,6 +30,8 @@ _log = logging.getLogger("headrace.worker")
 
 _HEARTBEAT_SECONDS = 1.0
 _POLL_SECONDS = 1.0
+_SIGTERM_SECONDS = 3.0
+"""From a broken stream to the launcher's SIGTERM, at most."""
 
 
 class WorkerService(worker_pb2_grpc.WorkerServicer):
@@ -109,10 +112,18 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
             yield item
 
     def _stream_ended(self, session: Session, why: str) -> None:
-        """One rank waits for the next stream; one of several may leave others in a collective."""
+        """One rank waits for the next stream; one of several may leave others in a collective.
+
+        A router that ends closes its streams, and one that gives a group up breaks them; the launcher's SIGTERM
+        is on its way in both cases. Only a group that nobody stops ends by itself.
+        """
         if session.epoch is None or self._end.is_stopping:
             return
-        if self._world_size > 1:
+        if self._world_size > 1 and why != CLOSED:
+            if why == BROKEN:
+                time.sleep(_SIGTERM_SECONDS)
+            if self._end.is_ending:
+                return
             _log.error("the stream of steps ended (%s): a group of several ranks ends too", why)
             self._end.exit_now(EXIT_GROUP_FAILED)
         _log.info("the stream of steps ended: %s", why)

@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("headrace.worker")
 
+CLOSED = "the router closed it"
+"""Why a stream ended: in good order, at the end of a drain."""
+
+FAILED = "this rank ended it"
+"""Why a stream ended: a message or a step that cannot be."""
+
+BROKEN = "the connection broke"
+"""Why a stream ended: the router gave the group up, or is gone."""
+
 _MOST_QUEUED_FOR_HEARTBEAT = 64
 
 
@@ -107,9 +116,9 @@ class Session:
                     self.end(grpc.StatusCode.INVALID_ARGUMENT, f"unexpected message: {kind}")
                     return "unexpected message"
         except grpc.RpcError:
-            return "the connection broke"
+            return FAILED if self._has_ended else BROKEN
         except Exception as error:  # noqa: BLE001 - ends this stream, not the process
             _log.exception("a message could not be read")
             self.end(grpc.StatusCode.INTERNAL, one_line(error))
             return "a message could not be read"
-        return "the router closed it"
+        return FAILED if self._has_ended else CLOSED

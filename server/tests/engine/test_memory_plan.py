@@ -71,9 +71,9 @@ def test_given_bytes_required_blocks_and_their_refusals(monkeypatch):
     group = ProcessGroup()
     assert plan_blocks(limits(kv_cache_bytes=10 * MIB), group, MIB, 0) == 10
     assert plan_blocks(limits(kv_cache_bytes=10 * MIB, required_blocks=7), group, MIB, 0) == 7
-    with pytest.raises(PreparationError, match="11 KV blocks are required, kv_cache_bytes"):
+    with pytest.raises(PreparationError, match="11 KV blocks are required, --kv-cache-memory"):
         plan_blocks(limits(kv_cache_bytes=10 * MIB, required_blocks=11), group, MIB, 0)
-    with pytest.raises(PreparationError, match="holds no KV block"):
+    with pytest.raises(PreparationError, match="--kv-cache-memory 1000 holds no KV block"):
         plan_blocks(limits(kv_cache_bytes=1000), group, MIB, 0)
     monkeypatch.setattr("headrace.engine.preparation.free_bytes", lambda device: 100 * MIB)
     monkeypatch.setattr("headrace.engine.memory.free_bytes", lambda device: 100 * MIB)
@@ -82,6 +82,19 @@ def test_given_bytes_required_blocks_and_their_refusals(monkeypatch):
     assert plan_blocks(limits(required_blocks=60), group, MIB, 0) == 60
     with pytest.raises(PreparationError, match="101 KV blocks"):
         plan_blocks(limits(required_blocks=101), group, MIB, 0)
+
+
+def test_given_bytes_are_never_cut_and_never_more_than_there_is(monkeypatch):
+    group = ProcessGroup()
+    monkeypatch.setattr("headrace.engine.preparation.free_bytes", lambda device: 100 * MIB)
+    with pytest.raises(
+        PreparationError, match="--kv-cache-memory 104857601: more than the 104857600"
+    ):
+        plan_blocks(limits(kv_cache_bytes=100 * MIB + 1), group, MIB, 0)
+    # 2^20 blocks bound a measured pool only.
+    assert plan_blocks(limits(kv_cache_bytes=100 * MIB), group, 16, 0) == 100 * MIB // 16
+    monkeypatch.setattr("headrace.engine.memory.free_bytes", lambda device: 100 * MIB)
+    assert plan_blocks(limits(), group, 16, 0) == 1 << 20
 
 
 def test_prepare_reports_its_stages_and_runs_the_largest_step():

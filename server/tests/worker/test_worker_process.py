@@ -9,6 +9,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+import torch
 from headrace.pb import worker_pb2 as pb
 from worker_client import Stream, Worker, decode_rows, greedy, make_checkpoint, new_sequence
 
@@ -160,6 +161,35 @@ def test_a_document_that_cannot_be_read_is_one_line(start, tmp_path):
     assert "none.json" in lines[0]["message"]
 
 
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"block_size": 7}, "7"),
+        ({"kv_cache_bytes": 10}, "--kv-cache-memory 10"),
+        ({"kv_cache_bytes": 1 << 60}, f"--kv-cache-memory {1 << 60}"),
+    ],
+)
+def test_sizes_that_cannot_be_are_final(start, checkpoint, changes, named):
+    worker = start(checkpoint[1])
+    code, details = code_and_words(lambda: worker.prepare(**changes))
+    assert code == grpc.StatusCode.FAILED_PRECONDITION
+    assert named in details
+    assert "\n" not in details
+    # The launcher says them; the worker's log has neither them nor a trace.
+    assert all(line["level"] == "INFO" for line in worker.log_lines())
+
+
+def test_cuda_without_a_device_is_refused_before_it_listens(start, checkpoint):
+    if torch.cuda.is_available():
+        pytest.skip("this machine has one")
+    worker = start(checkpoint[1], flags=["--device", "cuda"])
+    assert worker.wait() == 1
+    lines = worker.log_lines()
+    assert [line["level"] for line in lines] == ["ERROR"]
+    assert "--device cuda" in lines[0]["message"]
+    assert lines[0]["last_words"] is True
+
+
 def test_too_long_a_sequence_is_refused(start, checkpoint):
     worker = start(checkpoint[1])
     code, details = code_and_words(lambda: worker.prepare(max_total_tokens=513))
@@ -213,6 +243,27 @@ def test_a_rank_in_a_collective_stops_when_told(two_ranks):
     )
     assert workers[0].wait() == 3
     assert "the group ends" in workers[0].log_lines()[-1]["message"]
+
+
+def test_ranks_whose_streams_are_closed_wait_for_the_launcher(two_ranks):
+    workers, streams = two_ranks
+    streams[0].outgoing.put(None)
+    streams[1].call.cancel()
+    time.sleep(0.5)
+    for worker in workers:
+        assert worker.process.poll() is None
+        worker.process.send_signal(signal.SIGTERM)
+    assert [worker.wait() for worker in workers] == [0, 0]
+    for worker in workers:
+        assert {line["level"] for line in worker.log_lines()} == {"INFO"}
+    assert any("the router closed it" in line["message"] for line in workers[0].log_lines())
+
+
+def test_a_broken_stream_that_nobody_follows_up_ends_a_rank_of_several(two_ranks):
+    workers, streams = two_ranks
+    streams[0].call.cancel()
+    assert workers[0].wait(10) == 3
+    assert "the connection broke" in workers[0].log_lines()[-1]["message"]
 
 
 def test_two_ranks_give_transformers_ids_and_end_together(two_ranks, checkpoint):
