@@ -32,7 +32,7 @@ pub(crate) struct Settings {
     pub(crate) workers: WorkerSettings,
     /// Seconds.
     pub(crate) grace_seconds: u64,
-    /// One line each, for flags that have no effect.
+    /// One line each, for flags and variables that have no effect or another one than their words.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -103,7 +103,15 @@ pub(crate) fn read(arguments: &[OsString]) -> Result<Request, Failure> {
         )
     };
     checks::refuse(&flags)?;
-    let warnings = checks::without_effect(&flags, &given);
+    let mut warnings = checks::without_effect(&flags, &given);
+    warnings.extend(checks::rounded(&flags));
+    if let Some(value) = variable("LOG_LEVEL")
+        && Level::find(&value).is_none()
+    {
+        warnings.push(format!(
+            "LOG_LEVEL {value}: names no level (trace, debug, info, warn or error); info is used"
+        ));
+    }
     let hostname = hostname(&flags.server.hostname, &matches)?;
     let api_keys = api_keys(&flags)?;
     Ok(Request::Serve(Box::new(join(
@@ -148,7 +156,9 @@ fn join(flags: Flags, hostname: String, api_keys: Vec<String>, warnings: Vec<Str
             block_size: batching.block_size,
             prefix_caching: !batching.disable_prefix_caching && !is_prefix_caching_off(),
             poison_fresh_blocks: batching.poison_fresh_blocks,
-            log_level: variable("LOG_LEVEL").unwrap_or_else(|| "info".to_owned()),
+            log_level: Level::from_variable(variable("LOG_LEVEL").as_deref())
+                .name()
+                .to_lowercase(),
             compute_type: compute_type(workers.device),
             docker_label: variable("DOCKER_LABEL"),
         },

@@ -32,7 +32,7 @@ fn assert_fault(stage: &Stage, flags: &[&str], variables: &[(&str, &str)], parts
 #[test]
 fn flags() {
     let stage = Stage::new();
-    let cases: [(&[&str], &[&str]); 30] = [
+    let cases: [(&[&str], &[&str]); 36] = [
         (&["--no-such-flag"], &["--no-such-flag"]),
         (
             &["--model-ID", "x"],
@@ -78,6 +78,31 @@ fn flags() {
             &["--kv-cache-memory", "parsecs"],
         ),
         (&["--block-size", "0"], &["--block-size"]),
+        (
+            &["--block-size", "7", "--device", "cpu"],
+            &["--block-size 7", "multiple of 8"],
+        ),
+        (
+            &["--kv-cache-memory", "900TiB", "--device", "cpu"],
+            &["--kv-cache-memory 989560464998400: more than the ", "bytes"],
+        ),
+        (
+            &[
+                "--kv-cache-memory",
+                "8000000TiB",
+                "--num-shard",
+                "4",
+                "--device",
+                "cpu",
+            ],
+            &["--kv-cache-memory", "each of 4 workers"],
+        ),
+        (
+            &["--num-shard", "2", "--sharded", "false"],
+            &["--num-shard 2", "--sharded false"],
+        ),
+        (&["--model-id", ""], &["--model-id: is empty"]),
+        (&["--model-id", " "], &["--model-id: is empty"]),
         (&["--num-shard", "0"], &["--num-shard 0"]),
         (&["--sharded", "true"], &["--sharded true", "--num-shard"]),
         (
@@ -97,6 +122,16 @@ fn flags() {
     for (flags, parts) in cases {
         assert_fault(&stage, flags, &[], parts);
     }
+}
+
+#[test]
+fn a_device_that_is_not_there() {
+    let stage = Stage::new();
+    if Path::new("/dev/dxg").exists() || Path::new("/dev/nvmap").exists() {
+        return;
+    }
+    let hidden = [("CUDA_VISIBLE_DEVICES", "")];
+    assert_fault(&stage, &["--device", "cuda"], &hidden, &["--device cuda"]);
 }
 
 #[test]
@@ -281,7 +316,10 @@ fn processes() {
         &stage,
         &hub,
         &offline,
-        &["error: some/model: the hub cannot be reached"],
+        &[
+            "error: some/model: the hub cannot be reached",
+            "there is no ./some/model here",
+        ],
     );
     std::fs::remove_file(stage.path("bin/router")).unwrap();
     assert_fault(&stage, &flags, &[], &["router: no such file"]);

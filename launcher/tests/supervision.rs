@@ -25,7 +25,7 @@ fn a_run_from_start_to_drain() {
     running.wait_ready();
 
     let stdout = stage.read("stdout");
-    let last: Vec<&str> = stdout.lines().rev().take(3).collect();
+    let last: Vec<&str> = stdout.lines().rev().take(4).collect();
     assert!(
         last[0].starts_with("curl http://127.0.0.1:3456/generate "),
         "{stdout}"
@@ -34,7 +34,8 @@ fn a_run_from_start_to_drain() {
         last[0].contains("$API_KEY") && !stdout.contains("k1"),
         "{stdout}"
     );
-    assert_eq!(last[2], "Ready: http://127.0.0.1:3456");
+    assert!(last[1].starts_with("export API_KEY=... "), "{stdout}");
+    assert_eq!(last[3], "Ready: http://127.0.0.1:3456");
     // The worker's JSON record, as text for people.
     assert!(
         stdout.contains(" INFO headrace.worker: listening rank=0 threads="),
@@ -90,6 +91,12 @@ fn a_second_signal_ends_at_once() {
     running.signal(Signal::SIGINT);
     assert_eq!(running.wait().code(), Some(130));
     assert!(started.elapsed() < Duration::from_secs(3));
+    let stdout = stage.read("stdout");
+    assert_eq!(
+        stdout.matches("a second signal: ending").count(),
+        1,
+        "{stdout}"
+    );
     stage.assert_nothing_left();
 }
 
@@ -146,6 +153,84 @@ fn a_dead_rank_takes_its_group_along_and_all_start_again() {
     running.signal(Signal::SIGTERM);
     assert_eq!(running.wait().code(), Some(0));
     stage.assert_nothing_left();
+}
+
+#[test]
+fn the_end_of_a_process_says_more_than_its_broken_stream() {
+    let stage = Stage::new();
+    let mut store = String::new();
+    let flags = model_flags(&stage, &mut store, &["--num-shard", "2"]);
+    let mut running = stage.start(&flags, &[]);
+    running.wait_ready();
+    // The router complains of the stream; the process that it belonged to is reaped a moment later.
+    kill(stage.pids("router")[0], Signal::SIGUSR1).unwrap();
+    running.wait_until("the complaint", |stage| {
+        stage.read("condemned").contains('1')
+    });
+    kill(stage.pids("headrace.worker 1")[0], Signal::SIGKILL).unwrap();
+    running.wait_until("second GroupUp", |stage| {
+        stage.heard_of("group_up").len() == 2
+    });
+    let causes: Vec<Value> = stage
+        .heard_of("group_down")
+        .iter()
+        .map(|down| down["cause"].clone())
+        .collect();
+    assert_eq!(causes, ["worker rank 1 ended with signal SIGKILL"]);
+    let stdout = stage.read("stdout");
+    assert_eq!(stdout.matches("ERROR").count(), 1, "{stdout}");
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.wait().code(), Some(0));
+    stage.assert_nothing_left();
+}
+
+#[test]
+fn ranks_that_end_with_the_drained_router_are_no_fault() {
+    let stage = Stage::new();
+    let mut store = String::new();
+    let flags = model_flags(&stage, &mut store, &["--num-shard", "2"]);
+    let variables = [("FAKE_LAST_SECONDS", "0.5")];
+    let mut running = stage.start(&flags, &variables);
+    running.wait_ready();
+    running.signal(Signal::SIGTERM);
+    running.wait_until("the drain", |stage| stage.read("drained") == "1");
+    std::thread::sleep(Duration::from_millis(100));
+    for pid in stage.pids("headrace.worker") {
+        kill(pid, Signal::SIGTERM).unwrap();
+    }
+    assert_eq!(running.wait().code(), Some(0), "{}", stage.read("stderr"));
+    let stdout = stage.read("stdout");
+    assert!(
+        !stdout.contains("ERROR") && !stdout.contains("start again"),
+        "{stdout}"
+    );
+    stage.assert_nothing_left();
+}
+
+#[test]
+fn what_has_another_effect_than_its_words_is_warned_of() {
+    let stage = Stage::new();
+    let mut store = String::new();
+    let more = ["--revision", "main", "--max-batch-total-tokens", "10"];
+    let flags = model_flags(&stage, &mut store, &more);
+    let variables = [("LOG_LEVEL", "loud"), ("FAKE_TOTAL", "16")];
+    let mut running = stage.start(&flags, &variables);
+    running.wait_ready();
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.wait().code(), Some(0));
+    let stdout = stage.read("stdout");
+    for part in [
+        "--revision main has no effect",
+        "--max-batch-total-tokens 10 is rounded up to 16",
+        "LOG_LEVEL loud",
+        "no more than 16 tokens",
+    ] {
+        let warnings = stdout.lines().filter(|line| line.contains(" WARN "));
+        let count = warnings.filter(|line| line.contains(part)).count();
+        assert_eq!(count, 1, "{part}: {stdout}");
+    }
+    assert_eq!(stage.heard_of("configure")[0]["log_level"], json!("info"));
+    assert_eq!(stage.heard_of("model")[0]["revision"], json!(null));
 }
 
 #[test]

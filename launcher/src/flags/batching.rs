@@ -11,7 +11,7 @@ pub(crate) struct BatchingFlags {
     #[arg(long, env)]
     pub(crate) max_batch_prefill_tokens: Option<u32>,
 
-    /// Tokens of all running requests together at most. Absent: what the KV cache holds.
+    /// Tokens of all running requests together at most, rounded up to whole KV blocks. Absent: what the KV cache holds.
     #[arg(long, env)]
     pub(crate) max_batch_total_tokens: Option<u32>,
 
@@ -19,11 +19,12 @@ pub(crate) struct BatchingFlags {
     #[arg(long, env)]
     pub(crate) max_batch_size: Option<u32>,
 
-    /// Memory of a worker's KV cache: bytes, or with a unit (`4GiB`, `500MB`). Absent: measured.
+    /// Memory of a worker's KV cache: bytes, or with a unit (`4GiB`, `500MB`); refused if the workers together have not
+    /// that much. Absent: measured.
     #[arg(long, env)]
     pub(crate) kv_cache_memory: Option<ByteSize>,
 
-    /// Tokens of a KV block.
+    /// Tokens of a KV block; on the CPU a multiple of 8.
     #[arg(long, env = "HEADRACE_BLOCK_SIZE", default_value_t = 16,
         value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) block_size: u32,

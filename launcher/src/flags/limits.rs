@@ -10,15 +10,15 @@ pub(crate) struct LimitFlags {
     #[arg(long, env, default_value_t = 128)]
     pub(crate) max_concurrent_requests: usize,
 
-    /// `best_of` and `n` at most.
+    /// `best_of` at most on TGI's own routes. On `/v1` routes `n` may be 8, or this if it is more.
     #[arg(long, env, default_value_t = 2)]
     pub(crate) max_best_of: u32,
 
-    /// Stop strings at most.
+    /// Stop strings at most on TGI's own routes. On `/v1` routes 16, or this if it is more.
     #[arg(long, env, default_value_t = 4)]
     pub(crate) max_stop_sequences: u32,
 
-    /// `top_n_tokens` at most.
+    /// `top_n_tokens` at most on TGI's own routes. On `/v1` routes 20 top logprobs, or this if it is more.
     #[arg(long, env, default_value_t = 5)]
     pub(crate) max_top_n_tokens: u32,
 
@@ -34,7 +34,7 @@ pub(crate) struct LimitFlags {
     #[arg(long, env)]
     pub(crate) max_total_tokens: Option<u32>,
 
-    /// Prompts in one request at most.
+    /// Prompts at most in one request: `/v1/completions` takes 64, or this if it is more.
     #[arg(long, env, default_value_t = 4)]
     pub(crate) max_client_batch_size: usize,
 

@@ -31,7 +31,8 @@ pub(crate) struct ServerFlags {
     #[arg(long, env)]
     pub(crate) cors_allow_origin: Vec<String>,
 
-    /// Model names that are not served answer 404, where TGI takes any name.
+    /// Requests for another model answer 404, where TGI takes any name. No name, an empty one, `tgi`, `dummy`, a URL and
+    /// the served name mean the served model.
     #[arg(long, env, value_parser = clap::builder::BoolishValueParser::new())]
     pub(crate) strict_model_name: bool,
 

@@ -11,11 +11,12 @@ pub(crate) struct WorkerFlags {
     #[arg(long, env)]
     pub(crate) num_shard: Option<u32>,
 
-    /// `true` without --num-shard: all visible GPUs, and at least two of them. `false`: one worker.
+    /// `true` without --num-shard: all visible GPUs, and at least two of them. `false`: one worker,
+    /// and --num-shard above 1 is refused.
     #[arg(long, env)]
     pub(crate) sharded: Option<bool>,
 
-    /// Where the workers compute; `auto` takes CUDA when PyTorch finds it.
+    /// Where the workers compute; `auto` takes CUDA when PyTorch finds it, `cuda` is refused without a device.
     #[arg(long, env, value_enum, default_value_t = Device::Auto)]
     pub(crate) device: Device,
 

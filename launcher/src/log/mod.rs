@@ -64,11 +64,14 @@ impl Level {
 
     /// `LOG_LEVEL` is a level, or the router's filter directives; then the first bare level in it counts here.
     pub(crate) fn from_variable(value: Option<&str>) -> Self {
-        value
-            .into_iter()
-            .flat_map(|directives| directives.split(','))
+        value.and_then(Self::find).unwrap_or(Self::Info)
+    }
+
+    /// The first bare level in directives.
+    pub(crate) fn find(directives: &str) -> Option<Self> {
+        directives
+            .split(',')
             .find_map(|directive| Self::parse(directive.trim()))
-            .unwrap_or(Self::Info)
     }
 }
 
@@ -119,8 +122,11 @@ impl Log {
     pub(crate) fn relay(&self, child: &str, line: &str) {
         match parse_record(line) {
             Some((level, record)) => {
-                if level >= self.format.level {
-                    self.write(level, &record);
+                // What a child says last is told again with its end, in the launcher's own line.
+                let is_told_again = record.get("last_words").is_some_and(|told| *told == true);
+                let least = if is_told_again { Level::Debug } else { level };
+                if least >= self.format.level {
+                    self.write(level, &in_order(record));
                 }
             }
             None => self.debug(&format!("{child}: {line}")),
@@ -168,7 +174,8 @@ impl Log {
         let line = if self.format.json {
             serde_json::to_string(record).unwrap_or_default()
         } else {
-            human::line(level, record, self.format.colour)
+            let with_traces = self.format.level <= Level::Debug;
+            human::line(level, record, self.format.colour, with_traces)
         };
         self.put(&line);
     }
@@ -204,6 +211,18 @@ fn record(level: Level, message: &str) -> Map<String, Value> {
     record
 }
 
+/// The keys that all records have, first and in one order whoever wrote it.
+fn in_order(mut record: Map<String, Value>) -> Map<String, Value> {
+    let mut ordered = Map::new();
+    for key in ["timestamp", "level", "target", "message"] {
+        if let Some((key, value)) = record.shift_remove_entry(key) {
+            ordered.insert(key, value);
+        }
+    }
+    ordered.append(&mut record);
+    ordered
+}
+
 /// A child's record: an object with a level and a message.
 pub(crate) fn parse_record(line: &str) -> Option<(Level, Map<String, Value>)> {
     if !line.starts_with('{') {
@@ -230,6 +249,18 @@ mod tests {
         ] {
             assert_eq!(Level::from_variable(value), expected, "{value:?}");
         }
+    }
+
+    #[test]
+    fn keys_have_one_order() {
+        let (_, router) = parse_record(
+            r#"{"timestamp":"t","level":"INFO","message":"m","epoch":1,"a":2,"target":"r"}"#,
+        )
+        .expect("a record");
+        assert_eq!(
+            Value::Object(in_order(router)).to_string(),
+            r#"{"timestamp":"t","level":"INFO","target":"r","message":"m","epoch":1,"a":2}"#
+        );
     }
 
     #[test]

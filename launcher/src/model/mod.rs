@@ -27,6 +27,11 @@ pub(crate) enum Place {
 
 /// What exists on disk is a path; what looks like an id goes to the hub.
 pub(crate) fn locate(model_id: &str) -> Result<Place, Failure> {
+    if model_id.trim().is_empty() {
+        return Err(Failure::usage(
+            "--model-id: is empty; give a directory, a .gguf file or a hub id",
+        ));
+    }
     let path = Path::new(model_id);
     if path.is_dir() {
         return Ok(Place::Folder(path.to_owned()));
@@ -95,7 +100,6 @@ mod tests {
             "a/b/c",
             "no-such.gguf",
             "a b",
-            "",
             "~/m",
         ] {
             let failure = locate(missing).expect_err(missing);
@@ -103,6 +107,10 @@ mod tests {
                 failure.to_string().contains("no such file or directory"),
                 "{failure}"
             );
+        }
+        for empty in ["", " "] {
+            let failure = locate(empty).expect_err("no id");
+            assert!(failure.to_string().starts_with("--model-id: is empty"));
         }
     }
 }

@@ -192,8 +192,15 @@ fn read_lines(
         })
 }
 
-/// Collects everybody who ended, orphans that came to us as process 1 included.
+/// Collects everybody who ended, orphans that came to us as process 1 included. Those that a signal ended come first:
+/// others may have ended because of them.
 pub(crate) fn reap() -> Vec<(Pid, Ending)> {
+    let mut ended = collect();
+    ended.sort_by_key(|(_, ending)| matches!(ending, Ending::Exit(_)));
+    ended
+}
+
+fn collect() -> Vec<(Pid, Ending)> {
     let mut ended = Vec::new();
     loop {
         match waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG)) {

@@ -133,6 +133,12 @@ fn refuse_contradictions(flags: &Flags) -> Result<(), Failure> {
         }
         _ => {}
     }
+    if flags.workers.sharded == Some(false)
+        && let Some(num_shard) = flags.workers.num_shard.filter(|ranks| *ranks > 1)
+    {
+        let line = format!("--num-shard {num_shard}: contradicts --sharded false");
+        return Err(Failure::usage(line));
+    }
     if flags.workers.sharded == Some(true) && flags.workers.num_shard == Some(1) {
         return Err(Failure::usage("--sharded true: needs --num-shard above 1"));
     }
@@ -147,6 +153,19 @@ fn refuse_contradictions(flags: &Flags) -> Result<(), Failure> {
         )));
     }
     Ok(())
+}
+
+/// What is served with another number than the flag's.
+pub(super) fn rounded(flags: &Flags) -> Option<String> {
+    let batching = &flags.batching;
+    let tokens = batching.max_batch_total_tokens?;
+    let whole = tokens.checked_next_multiple_of(batching.block_size)?;
+    (whole != tokens).then(|| {
+        format!(
+            "--max-batch-total-tokens {tokens} is rounded up to {whole}: whole blocks of {} tokens",
+            batching.block_size
+        )
+    })
 }
 
 /// One line for each flag that was given and does nothing. `given` tells by clap's id.

@@ -21,6 +21,7 @@ impl Supervisor {
     /// SIGINT, SIGTERM or SIGHUP: the first asks for a drain, the second for the end.
     pub(super) fn stop_asked(&mut self, number: i32) -> Result<(), End> {
         if self.drain_deadline.is_some() {
+            self.log.warn("a second signal: ending at once");
             return Err(End::Now(number));
         }
         if !self.was_ready {
@@ -61,6 +62,10 @@ impl Supervisor {
                 self.wait_for_all(STOP_GRACE);
             }
             End::Drained | End::Failed(_) => {
+                if self.router.is_running() {
+                    // It ends by this message alone, and closes the workers' streams first.
+                    self.tell_router(&ToRouter::Drain { grace_seconds: 0 });
+                }
                 self.signal_all(Signal::SIGTERM, true);
                 self.wait_for_all(STOP_GRACE);
             }

@@ -98,10 +98,11 @@ impl Supervisor {
         })?;
         let plan = self.plan;
         self.log.info(&format!(
-            "starting {} on {} with {} compute threads each",
+            "starting {} on {} with {}{}",
             count(plan.num_ranks, "worker"),
             plan.device_name(),
-            plan.num_threads
+            count(plan.num_threads, "compute thread"),
+            if plan.num_ranks == 1 { "" } else { " each" }
         ));
         self.group = GroupState::Starting {
             ranks,
@@ -172,7 +173,9 @@ impl Supervisor {
             return Ok(());
         };
         worker.child.sweep();
-        if is_stopping {
+        let is_over =
+            self.drain_deadline.is_some() && (self.has_drained || !self.router.is_running());
+        if is_stopping || is_over {
             return Ok(());
         }
         let cause = worker.child.describe(ending);
@@ -186,6 +189,7 @@ impl Supervisor {
 
     /// Stops what is left of the group, and tells the router unless this is the end.
     pub(super) fn group_failed(&mut self, cause: &str) -> Result<(), End> {
+        self.condemned = None;
         let state = std::mem::replace(&mut self.group, GroupState::None);
         let ranks = match state {
             GroupState::Starting { ranks, .. } | GroupState::Up { ranks } => ranks,
@@ -299,7 +303,7 @@ impl Supervisor {
 }
 
 /// `1 worker`, `2 workers`.
-fn count(number: u32, noun: &str) -> String {
+pub(super) fn count(number: u32, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{plural}")
 }

@@ -28,6 +28,8 @@ use std::time::{Duration, Instant};
 const GROUP: u32 = 0;
 /// How often sockets of starting workers are tried.
 const POLL: Duration = Duration::from_millis(20);
+/// From the router's complaint about a group to the end of the process that caused it.
+const REAP_GRACE: Duration = Duration::from_millis(200);
 /// Between looks at the clock when nothing is due.
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -66,6 +68,10 @@ struct Supervisor {
     was_ready: bool,
     /// When a drain that was asked for must be over.
     drain_deadline: Option<Instant>,
+    /// The router is through with its requests and ends.
+    has_drained: bool,
+    /// What the router holds against the group, and when that counts: a process that ended says more.
+    condemned: Option<(String, Instant)>,
 }
 
 /// Serves until a signal or a failure; returns the exit code.
@@ -81,8 +87,17 @@ pub(crate) fn run(settings: Settings, log: &Log) -> Result<u8, Failure> {
     }
     let python = crate::python::find(settings.workers.python.as_deref())?;
     let plan = Plan::make(&settings.workers, &python)?;
+    plan.check_sizes(&settings.router)?;
     // A local model is checked before anything starts.
     let source = ModelSource::locate(&settings.model)?;
+    if let Some(revision) = &settings.model.revision
+        && source.is_local()
+    {
+        let id = &settings.model.model_id;
+        log.warn(&format!(
+            "--revision {revision} has no effect: --model-id {id} is a path on this machine"
+        ));
+    }
     let document = source.resolve_local(&settings.model, &plan)?;
     if let Some(document) = &document {
         plan.check(document)?;
@@ -108,6 +123,8 @@ pub(crate) fn run(settings: Settings, log: &Log) -> Result<u8, Failure> {
         next_start: Instant::now(),
         was_ready: false,
         drain_deadline: None,
+        has_drained: false,
+        condemned: None,
     };
     supervisor.serve()
 }
@@ -196,7 +213,11 @@ impl Supervisor {
                 group: GROUP,
                 epoch,
                 reason,
-            } if epoch == self.epoch => self.group_failed(&reason),
+            } if epoch == self.epoch => {
+                let until = Instant::now() + REAP_GRACE;
+                self.condemned.get_or_insert((reason, until));
+                Ok(())
+            }
             // Of a start that is over.
             ToLauncher::StepCompleted { .. } | ToLauncher::KillGroup { .. } => Ok(()),
             ToLauncher::Failed {
@@ -212,6 +233,7 @@ impl Supervisor {
             }
             ToLauncher::Drained => {
                 self.log.debug("the router has drained");
+                self.has_drained = true;
                 Ok(())
             }
         }
@@ -226,6 +248,9 @@ impl Supervisor {
             });
         }
         self.drain_due(now)?;
+        if let Some((reason, _)) = self.condemned.take_if(|(_, until)| now >= *until) {
+            self.group_failed(&reason)?;
+        }
         self.group_due(now)
     }
 
@@ -235,6 +260,7 @@ impl Supervisor {
             self.router.deadline(),
             self.group.deadline(now),
             self.drain_deadline,
+            self.condemned.as_ref().map(|(_, until)| *until),
         ]
         .into_iter()
         .flatten()

@@ -53,15 +53,20 @@ impl ModelSource {
         settings: &ModelSettings,
         plan: &Plan,
     ) -> Result<Option<ModelDocument>, Failure> {
-        if matches!(self.place, Place::Hub(_)) {
+        if !self.is_local() {
             return Ok(None);
         }
         let origin = Origin {
-            revision: settings.revision.clone(),
+            revision: None,
             pipeline_tag: None,
             is_cuda: plan.is_cuda,
         };
         resolve(&self.place, settings, origin).map(Some)
+    }
+
+    /// The model lies on this machine, by its own path.
+    pub(super) fn is_local(&self) -> bool {
+        !matches!(self.place, Place::Hub(_))
     }
 
     pub(super) fn is_download(&self, pid: Pid) -> bool {
@@ -191,7 +196,10 @@ impl Supervisor {
                 return self.use_demo_model();
             }
             let cause = match download.child.last_words() {
-                Some(words) if matches!(ending, Ending::Exit(_)) => words,
+                Some(words) if matches!(ending, Ending::Exit(_)) => {
+                    let id = &self.settings.model.model_id;
+                    format!("{words} (there is no ./{id} here, so it was taken as a hub id)")
+                }
                 _ => download.child.describe(ending),
             };
             return Err(failed(cause));

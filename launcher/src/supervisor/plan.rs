@@ -1,15 +1,18 @@
 //! How many workers, where, and with how many threads.
 
-use crate::devices::{usable_cores, visible_gpus};
+use crate::devices::{may_have_cuda, memory_bytes, usable_cores, visible_gpus};
 use crate::failure::Failure;
 use crate::flags::Device;
 use crate::settings::WorkerSettings;
-use headrace_control::ModelDocument;
+use headrace_control::{ModelDocument, RouterConfig};
 use std::path::Path;
 use std::time::Duration;
 
 /// Importing torch on a cold machine takes its time.
 const ASK_LIMIT: Duration = Duration::from_mins(1);
+
+/// What the CPU's kernels want of a block.
+const CPU_BLOCK_MULTIPLE: u32 = 8;
 
 /// Decided once, before anything starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +32,10 @@ impl Plan {
             // Asking takes seconds, so only where it may say yes.
             Device::Auto => visible_gpus() > 0 && torch_sees_cuda(python),
         };
+        if is_cuda && !may_have_cuda() {
+            let line = "--device cuda: this machine shows no NVIDIA device, or a variable hides it";
+            return Err(Failure::usage(line));
+        }
         let fraction = settings.cuda_memory_fraction;
         if is_cuda && (fraction - 1.0).abs() > f32::EPSILON {
             let line =
@@ -43,6 +50,33 @@ impl Plan {
             num_ranks,
             num_threads,
         })
+    }
+
+    /// Sizes that the workers could only refuse, one restart after another.
+    pub(super) fn check_sizes(&self, config: &RouterConfig) -> Result<(), Failure> {
+        if self.is_cuda {
+            return Ok(());
+        }
+        let block_size = config.block_size;
+        if !block_size.is_multiple_of(CPU_BLOCK_MULTIPLE) {
+            return Err(Failure::usage(format!(
+                "--block-size {block_size}: must be a multiple of {CPU_BLOCK_MULTIPLE} on the CPU"
+            )));
+        }
+        let (Some(bytes), Some(memory)) = (config.kv_cache_bytes, memory_bytes()) else {
+            return Ok(());
+        };
+        if bytes.saturating_mul(u64::from(self.num_ranks)) <= memory {
+            return Ok(());
+        }
+        let each = match self.num_ranks {
+            1 => String::new(),
+            ranks => format!(" for each of {ranks} workers"),
+        };
+        Err(Failure::usage(format!(
+            "--kv-cache-memory {bytes}{each}: more than the {memory} bytes of memory that this machine or its \
+             cgroup has"
+        )))
     }
 
     /// What only the model can tell.
@@ -75,7 +109,12 @@ fn num_ranks(settings: &WorkerSettings, gpus: Option<u32>) -> Result<u32, Failur
         (Some(false), None, _) | (None, None, None) => Ok(1),
         (Some(true), None, Some(gpus)) if gpus > 1 => Ok(gpus),
         (Some(true), None, Some(gpus)) => Err(Failure::usage(format!(
-            "--sharded true: only {gpus} GPU is visible"
+            "--sharded true: {} visible",
+            if gpus == 1 {
+                "only 1 GPU is"
+            } else {
+                "no GPU is"
+            }
         ))),
         (Some(true), None, None) => Err(Failure::usage(
             "--sharded true: needs --num-shard on the CPU",

@@ -2,7 +2,8 @@
 """Speaks the control protocol as the router does, and writes down what it hears.
 
 FAKE_ROUTER: serve (default), busy (the port is taken), mute (never listens).
-FAKE_DRAIN_SECONDS: how long a drain takes. FAKE_STEPS: report a completed step after each GroupUp.
+FAKE_DRAIN_SECONDS: how long a drain takes. FAKE_LAST_SECONDS: from its end to the router's. FAKE_TOTAL: the context.
+FAKE_STEPS: report a completed step after each GroupUp.
 SIGUSR1: ask for the group's end.
 """
 
@@ -25,6 +26,8 @@ def say(**message):
 
 def condemn(_number, _frame):
     say(type="kill_group", group=0, epoch=epoch, reason="the step watchdog fired")
+    with open(f"{stage}/condemned", "w") as condemned:
+        condemned.write("1")
 
 
 with open(f"{stage}/pids", "a") as pids:
@@ -43,11 +46,15 @@ for line in control.makefile():
     elif kind == "group_up":
         epoch = message["epoch"]
         say(type="progress", stage="weights", done=5, total=10, unit="bytes")
-        summary = {"num_blocks": 7, "block_size": 16, "max_total_tokens": 112}
+        total = int(os.environ.get("FAKE_TOTAL", "112"))
+        summary = {"num_blocks": 7, "block_size": 16, "max_total_tokens": total}
         say(type="ready", summary={**summary, "kernel_set": "fake", "device": "cpu"})
         if os.environ.get("FAKE_STEPS"):
             say(type="step_completed", group=0, epoch=epoch)
     elif kind == "drain":
         time.sleep(float(os.environ.get("FAKE_DRAIN_SECONDS", "0")))
         say(type="drained")
+        with open(f"{stage}/drained", "w") as drained:
+            drained.write("1")
+        time.sleep(float(os.environ.get("FAKE_LAST_SECONDS", "0")))
         sys.exit(0)
