@@ -78,7 +78,8 @@ async fn run(mut messages: mpsc::UnboundedReceiver<ToRouter>, link: LauncherLink
         }
         Err(error) => {
             let cause = format!("{error:#}");
-            tracing::error!("{cause}");
+            // The launcher's last line; here it would be told twice.
+            tracing::debug!("{cause}");
             link.send(ToLauncher::Failed {
                 cause,
                 is_final: true,
@@ -167,7 +168,7 @@ fn load_model(document: ModelDocument, state: &AppState, link: &LauncherLink) {
             );
         }
         Err(error) => {
-            tracing::error!("{error}");
+            tracing::debug!("{error}");
             link.send(ToLauncher::Failed {
                 cause: error.to_string(),
                 is_final: true,

@@ -154,6 +154,23 @@ impl RunningGroup {
         Ok(())
     }
 
+    /// Ends every stream in good order: the ranks see it end, not break. Waits for them for `limit` at most.
+    pub async fn close(self, limit: Duration) {
+        let mut replies = Vec::new();
+        for rank in self.ranks {
+            // The stream of steps ends with its sender.
+            drop(rank.messages);
+            replies.push(rank.replies);
+        }
+        let all_ended = async {
+            for stream in &mut replies {
+                while let Ok(Some(_)) = stream.message().await {}
+            }
+        };
+        // One that does not end its side sees the connection break, as every rank would without this.
+        let _ = tokio::time::timeout(limit, all_ended).await;
+    }
+
     /// Steps sent and not answered by every rank.
     pub fn steps_in_flight(&self) -> usize {
         self.pending.len()

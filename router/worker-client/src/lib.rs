@@ -11,6 +11,7 @@ mod error;
 mod group;
 pub mod pb;
 mod reply;
+mod stages;
 mod start;
 
 pub use description::GroupDescription;

@@ -6,6 +6,7 @@ use crate::error::{StartError, WorkerError};
 use crate::group::{Rank, RunningGroup};
 use crate::pb;
 use crate::pb::worker_client::WorkerClient;
+use crate::stages::RankStages;
 use futures::future::try_join_all;
 use futures::stream::{FuturesUnordered, StreamExt};
 use std::sync::Mutex;
@@ -140,29 +141,13 @@ async fn prepare_all(
     request: GroupRequest,
     progress: &impl Fn(PrepareStage),
 ) -> Result<u32, StartError> {
-    let stages = Mutex::new(vec![None::<pb::prepare_progress::Stage>; clients.len()]);
+    let stages = Mutex::new(RankStages::new(clients.len()));
     let report = |rank: usize, stage: pb::prepare_progress::Stage| {
-        let Ok(mut stages) = stages.lock() else {
-            return;
-        };
-        let mut sum = PrepareStage {
-            name: stage.name.clone(),
-            done: 0,
-            total: 0,
-            unit: stage.unit.clone(),
-        };
-        if let Some(place) = stages.get_mut(rank) {
-            *place = Some(stage);
-        }
-        for other in stages
-            .iter()
-            .flatten()
-            .filter(|other| other.name == sum.name)
+        if let Ok(mut stages) = stages.lock()
+            && let Some(sum) = stages.take(rank, stage)
         {
-            sum.done = sum.done.saturating_add(other.done);
-            sum.total = sum.total.saturating_add(other.total);
+            progress(sum);
         }
-        progress(sum);
     };
     let mut calls: FuturesUnordered<_> = clients
         .iter()

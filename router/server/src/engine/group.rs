@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 
+/// For the workers to see their streams end.
+const CLOSE_LIMIT: Duration = Duration::from_millis(500);
+
 /// A step that has not been answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SentStep {
@@ -115,6 +118,13 @@ impl GroupState {
             longest_step: Duration::ZERO,
             has_completed_step: false,
         }))
+    }
+
+    /// Open streams end in good order, so that the workers do not take it for a fault.
+    pub(super) async fn close(self) {
+        if let Self::Up(up) = self {
+            up.streams.close(CLOSE_LIMIT).await;
+        }
     }
 
     pub(super) fn epoch(&self) -> Option<u64> {

@@ -33,7 +33,8 @@ impl EngineTask {
                     tracing::warn!(group, "a group that this router does not own went down");
                     return;
                 }
-                tracing::warn!(is_final, "the worker group is down: {cause}");
+                // The launcher has logged the cause.
+                tracing::debug!(is_final, "the worker group is down: {cause}");
                 self.drop_group(&cause);
                 if is_final {
                     self.give_up(cause);
@@ -194,7 +195,8 @@ impl EngineTask {
         let Some(epoch) = self.group.epoch() else {
             return;
         };
-        tracing::error!(epoch, "the worker group has to be restarted: {reason}");
+        // Not a louder line: the launcher logs why the group goes, and it may know better, by how a process ended.
+        tracing::debug!(epoch, "the worker group is of no more use: {reason}");
         self.launcher.send(ToLauncher::KillGroup {
             group: GROUP.0,
             epoch,
@@ -228,7 +230,12 @@ impl EngineTask {
     }
 
     fn fail(&mut self, cause: String, is_final: bool) {
-        tracing::error!(is_final, "{cause}");
+        if is_final {
+            // The launcher's last line, on standard error.
+            tracing::debug!("{cause}");
+        } else {
+            tracing::error!("{cause}");
+        }
         self.launcher.send(ToLauncher::Failed {
             cause: cause.clone(),
             is_final,

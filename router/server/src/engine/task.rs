@@ -153,6 +153,7 @@ impl EngineTask {
             self.tell(events);
             self.publish();
             if self.drain_deadline.is_some() && self.streams.is_empty() {
+                std::mem::take(&mut self.group).close().await;
                 return EngineEnd::Drained;
             }
         }

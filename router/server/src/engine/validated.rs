@@ -118,6 +118,8 @@ mod tests {
             },
             prompt_logprobs: false,
             priority: 0,
+            tenant: 0,
+            deadline: None,
             namespace: 0,
         }
     }
