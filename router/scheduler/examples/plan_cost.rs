@@ -67,6 +67,8 @@ fn request(id: u64, prompt: Vec<TokenId>, max_new_tokens: u32) -> SequenceReques
         },
         prompt_logprobs: false,
         priority: 0,
+        tenant: 0,
+        deadline: None,
         namespace: 0,
     }
 }

@@ -33,8 +33,11 @@ pub struct Stats {
     pub waiting: usize,
     /// Ids of the waiting sequences.
     pub waiting_tokens: u64,
-    /// When the sequence at the queue's front was submitted.
+    /// When the one that waits and came first was submitted.
     pub oldest_waiting: Option<Time>,
+    /// Ids that leave the queue in a second, of late; 0 while that is unknown. `waiting_tokens` over this is the
+    /// time that a refused client should stay away.
+    pub drained_tokens_per_second: u64,
     /// Sequences in slots that are not over.
     pub running: usize,
     /// Sequences that are over and wait for steps already sent.
@@ -57,6 +60,8 @@ pub struct Stats {
     pub skipped_ahead: u64,
     /// Sequences that waited for blocks which another was computing, total.
     pub deferrals: u64,
+    /// Sequences whose deadline passed while they waited, total.
+    pub deadlines_exceeded: u64,
     /// Ids looked up in the prefix tree at admission, total.
     pub prefix_query_tokens: u64,
     /// Ids found there, total.

@@ -1,11 +1,10 @@
 //! What is global: all sequences, the queue, its bounds, and who is served next.
 
-use std::collections::BTreeMap;
-
 use rustc_hash::FxHashMap;
 
 use crate::config::{SchedulerConfig, Stats};
-use crate::sequence::{Phase, Rank, Sequence, SequenceIndex, SequenceTable};
+use crate::queue::Queue;
+use crate::sequence::{Phase, Sequence, SequenceIndex, SequenceTable};
 use crate::types::{Event, SequenceFailure, SequenceId, SequenceRequest, SubmitError, Time};
 
 /// See the module.
@@ -19,30 +18,28 @@ pub(crate) struct Dispatcher {
     pub(crate) counters: Stats,
     /// Told with the next answer of any group.
     pub(crate) events: Vec<Event>,
-    /// By class, then arrival. A preempted sequence keeps its arrival, so it stands before all that came
-    /// after it.
-    queue: BTreeMap<Rank, SequenceIndex>,
-    waiting_tokens: u64,
+    pub(crate) queue: Queue,
+    /// Of the call that is being served.
+    pub(crate) now: Time,
     arrivals: u64,
 }
 
 impl Dispatcher {
     pub(crate) fn new(config: SchedulerConfig) -> Self {
         Self {
+            queue: Queue::new(config.policy.clone(), config.block_size),
+            now: Time::default(),
             config,
             sequences: SequenceTable::default(),
             by_id: FxHashMap::default(),
             counters: Stats::default(),
             events: Vec::new(),
-            queue: BTreeMap::new(),
-            waiting_tokens: 0,
             arrivals: 0,
         }
     }
 
     pub(crate) fn submit(
         &mut self,
-        now: Time,
         request: SequenceRequest,
         limit: u32,
     ) -> Result<(), SubmitError> {
@@ -61,15 +58,21 @@ impl Dispatcher {
             });
         }
         let waiting = self.queue.len();
-        let over_tokens = self.waiting_tokens + prompt > self.config.max_waiting_tokens;
+        let over_tokens = self.queue.tokens() + prompt > self.config.max_waiting_tokens;
         if waiting >= self.config.max_waiting_sequences || (waiting > 0 && over_tokens) {
             return Err(SubmitError::QueueFull { waiting });
         }
+        if let Some(deadline) = request.deadline {
+            let predicted = self.queue.predicted_wait().unwrap_or_default();
+            if self.now.0.saturating_add(predicted) >= deadline.0 {
+                return Err(SubmitError::DeadlineTooClose { predicted });
+            }
+        }
         self.arrivals += 1;
         let id = request.id;
-        let index = self
-            .sequences
-            .insert(Sequence::new(request, self.arrivals, now));
+        let mut sequence = Sequence::new(request, self.arrivals, self.now);
+        self.queue.open_account(&mut sequence);
+        let index = self.sequences.insert(sequence);
         self.by_id.insert(id, index);
         self.enqueue(index);
         Ok(())
@@ -77,33 +80,38 @@ impl Dispatcher {
 
     /// Puts a waiting sequence at its place in the queue.
     pub(crate) fn enqueue(&mut self, index: SequenceIndex) {
-        let sequence = &self.sequences[index];
+        let sequence = &mut self.sequences[index];
         assert!(
             sequence.phase == Phase::Waiting,
             "only waiting sequences queue"
         );
-        self.waiting_tokens += sequence.ids.len() as u64;
-        let before = self.queue.insert(sequence.rank, index);
-        assert!(before.is_none(), "two sequences of one rank");
+        if sequence.returned {
+            sequence.waits_since = Time(self.now.0.saturating_sub(sequence.waited));
+        }
+        self.queue.push(sequence, index);
     }
 
     /// Takes a sequence out of the queue.
     pub(crate) fn dequeue(&mut self, index: SequenceIndex) {
-        let sequence = &self.sequences[index];
-        self.waiting_tokens -= sequence.ids.len() as u64;
-        let removed = self.queue.remove(&sequence.rank);
-        assert!(removed == Some(index), "a waiting sequence is in the queue");
+        self.queue.remove(&mut self.sequences[index], index);
     }
 
-    /// Who is served next, and who after that: at most `limit`, into `candidates`.
-    pub(crate) fn candidates(&self, limit: usize, candidates: &mut Vec<SequenceIndex>) {
-        candidates.clear();
-        candidates.extend(self.queue.values().take(limit));
+    /// Moves up what has waited long enough, and fails what has waited too long.
+    pub(crate) fn pass_time(&mut self) {
+        for index in self.queue.due_rises(self.now) {
+            let sequence = &mut self.sequences[index];
+            self.queue.rise(sequence, index, self.now);
+        }
+        while let Some(index) = self.queue.expired(self.now) {
+            self.counters.deadlines_exceeded += 1;
+            self.fail_waiting(index, SequenceFailure::DeadlineExceeded);
+        }
     }
 
-    /// Who is served next.
-    fn head(&self) -> Option<SequenceIndex> {
-        self.queue.first_key_value().map(|(_, &index)| index)
+    fn fail_waiting(&mut self, index: SequenceIndex, failure: SequenceFailure) {
+        let id = self.sequences[index].id;
+        self.discard(index);
+        self.events.push(Event::Failed { id, failure });
     }
 
     pub(crate) fn find(&self, id: SequenceId) -> Option<SequenceIndex> {
@@ -114,6 +122,7 @@ impl Dispatcher {
     pub(crate) fn forget_id(&mut self, index: SequenceIndex) {
         let removed = self.by_id.remove(&self.sequences[index].id);
         assert!(removed == Some(index), "a sequence ends once");
+        self.queue.release_account(self.sequences[index].account);
     }
 
     /// Ends a waiting sequence.
@@ -130,14 +139,9 @@ impl Dispatcher {
             let needed = sequence.prompt_length as u64 + u64::from(sequence.stop.max_new_tokens);
             needed > u64::from(limit)
         };
-        let failed: Vec<SequenceIndex> = self.queue.values().copied().filter(too_long).collect();
+        let failed: Vec<SequenceIndex> = self.queue.iter().filter(too_long).collect();
         for index in failed {
-            let id = self.sequences[index].id;
-            self.discard(index);
-            self.events.push(Event::Failed {
-                id,
-                failure: SequenceFailure::OutOfMemory,
-            });
+            self.fail_waiting(index, SequenceFailure::OutOfMemory);
         }
     }
 
@@ -153,36 +157,17 @@ impl Dispatcher {
     }
 
     pub(crate) fn waiting_tokens(&self) -> u64 {
-        self.waiting_tokens
+        self.queue.tokens()
     }
 
     pub(crate) fn oldest_waiting(&self) -> Option<Time> {
-        self.head().map(|index| self.sequences[index].submitted_at)
+        let oldest = self.queue.iter().next()?;
+        Some(self.sequences[oldest].submitted_at)
     }
 
     /// Queue, ids and table agree.
     pub(crate) fn audit(&self) {
-        let mut tokens = 0;
-        for (rank, &index) in &self.queue {
-            let sequence = &self.sequences[index];
-            assert!(sequence.phase == Phase::Waiting, "{:?} queues", sequence.id);
-            assert!(
-                sequence.rank == *rank,
-                "{:?} stands at its rank",
-                sequence.id
-            );
-            assert!(
-                sequence.table.is_empty(),
-                "{:?} waits with blocks",
-                sequence.id
-            );
-            tokens += sequence.ids.len() as u64;
-        }
-        assert!(
-            tokens == self.waiting_tokens,
-            "{tokens} wait, counted {}",
-            self.waiting_tokens
-        );
+        self.queue.audit(&self.sequences);
         let mut alive = 0;
         let mut waiting = 0;
         for (index, sequence) in self.sequences.iter() {

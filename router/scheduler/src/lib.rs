@@ -12,12 +12,13 @@ mod dispatcher;
 mod group;
 mod policy;
 mod pool;
+mod queue;
 mod scheduler;
 mod sequence;
 mod tree;
 mod types;
 
 pub use config::{ProtocolViolation, SchedulerConfig, Stats};
-pub use policy::PolicyConfig;
+pub use policy::{PolicyConfig, QueueOrder};
 pub use scheduler::Scheduler;
 pub use types::*;

@@ -14,6 +14,33 @@ pub struct PolicyConfig {
     /// How long a sequence waits, in all, for blocks that running ones are computing and it would compute too.
     /// 0: it does not wait.
     pub share_prefixes: Duration,
+    /// After how long a waiting sequence rises by one class, and then again; `None`: it stays in its class.
+    pub ageing_period: Option<Duration>,
+    /// The class that ageing leads to at most. Sequences of higher (smaller) ones stand above all that rose.
+    pub highest_class: i32,
+    /// After how long a waiting sequence stands above all classes, in order of arrival: no class, tenant or cached
+    /// prefix comes before it and nothing passes it. So it waits for this long, then for what is overdue too and
+    /// older, then at most until what runs leaves it the slot and blocks it needs. `None`: no such bound.
+    pub overdue_age: Option<Duration>,
+    /// What a tenant is charged for each prompt id that has to be computed.
+    pub input_weight: u32,
+    /// What a tenant is charged for each id sampled.
+    pub output_weight: u32,
+    /// Which of a class is next.
+    pub order: QueueOrder,
+    /// With [`QueueOrder::Lpm`]: how often a longer cached prefix may pass the sequence at the front.
+    pub most_passes: u32,
+}
+
+/// The order within a class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueueOrder {
+    /// The tenant that had least, and its oldest sequence.
+    #[default]
+    Fcfs,
+    /// The longest cached prefix, of the front and of those that begin like one that entered lately: at most 16
+    /// matches are looked up, however long the queue is. Beginnings are whole blocks.
+    Lpm,
 }
 
 impl Default for PolicyConfig {
@@ -22,6 +49,13 @@ impl Default for PolicyConfig {
             skip_ahead: Duration::from_secs(1),
             skip_ahead_window: 16,
             share_prefixes: Duration::from_secs(5),
+            ageing_period: Some(Duration::from_secs(10)),
+            highest_class: 0,
+            overdue_age: Some(Duration::from_mins(1)),
+            input_weight: 1,
+            output_weight: 2,
+            order: QueueOrder::Fcfs,
+            most_passes: 4,
         }
     }
 }

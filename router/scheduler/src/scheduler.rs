@@ -54,6 +54,7 @@ impl Scheduler {
     /// Waiting sequences longer than a smaller pool than before fail; the next answer carries that.
     pub fn group_up(&mut self, now: Time, group: GroupId, num_blocks: u32) {
         self.group_down(now, group);
+        self.dispatcher.pass_time();
         let new = Group::new(group, &self.dispatcher.config, num_blocks);
         self.max_total_tokens = self.max_total_tokens.min(new.capacity());
         self.dispatcher.fail_longer_than(self.max_total_tokens);
@@ -63,7 +64,8 @@ impl Scheduler {
 
     /// A worker group is gone. Its sequences go back to the queue's front, in order; the answers of its
     /// steps will not come.
-    pub fn group_down(&mut self, _now: Time, group: GroupId) {
+    pub fn group_down(&mut self, now: Time, group: GroupId) {
+        self.dispatcher.now = now;
         if let Some(group) = self.groups.remove(&group) {
             group.disband(&mut self.dispatcher);
         }
@@ -71,12 +73,14 @@ impl Scheduler {
 
     /// Queues a sequence.
     pub fn submit(&mut self, now: Time, request: SequenceRequest) -> Result<(), SubmitError> {
-        self.dispatcher.submit(now, request, self.max_total_tokens)
+        self.dispatcher.now = now;
+        self.dispatcher.submit(request, self.max_total_tokens)
     }
 
     /// Ends a sequence in any state; no event follows for it. Its blocks are free or cached once the steps
     /// already sent have answered. `false`: it is over or was never known.
-    pub fn cancel(&mut self, _now: Time, id: SequenceId) -> bool {
+    pub fn cancel(&mut self, now: Time, id: SequenceId) -> bool {
+        self.dispatcher.now = now;
         let Some(index) = self.dispatcher.find(id) else {
             return self.dispatcher.hush(id);
         };
@@ -99,7 +103,10 @@ impl Scheduler {
 
     /// The next step of a group; `None` when there is nothing to do or too many steps are unanswered.
     pub fn plan(&mut self, now: Time, group: GroupId) -> Option<StepPlan> {
-        let plan = self.groups.get_mut(&group)?.plan(&mut self.dispatcher, now);
+        self.dispatcher.now = now;
+        self.dispatcher.pass_time();
+        self.dispatcher.queue.note_time(now);
+        let plan = self.groups.get_mut(&group)?.plan(&mut self.dispatcher);
         self.check(group);
         if self.dispatcher.counters.steps.is_multiple_of(AUDIT_PERIOD) && plan.is_some() {
             self.audit();
@@ -114,9 +121,10 @@ impl Scheduler {
     /// [`Scheduler::group_down`].
     pub fn complete(
         &mut self,
-        _now: Time,
+        now: Time,
         result: StepResult,
     ) -> Result<Vec<Event>, ProtocolViolation> {
+        self.dispatcher.now = now;
         let id = result.group;
         let group = self
             .groups
@@ -127,11 +135,25 @@ impl Scheduler {
         Ok(events)
     }
 
+    /// Fails what waits and whose deadline has passed, and gives all that has still to be told: for when no group
+    /// is up and so no answer carries it.
+    pub fn expire(&mut self, now: Time) -> Vec<Event> {
+        self.dispatcher.now = now;
+        self.dispatcher.pass_time();
+        std::mem::take(&mut self.dispatcher.events)
+    }
+
+    /// When the next waiting sequence fails, unless it enters a step before.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.dispatcher.queue.next_deadline()
+    }
+
     /// How things stand.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats {
             waiting: self.dispatcher.waiting(),
             waiting_tokens: self.dispatcher.waiting_tokens(),
+            drained_tokens_per_second: self.dispatcher.queue.drain_rate(),
             oldest_waiting: self.dispatcher.oldest_waiting(),
             ..self.dispatcher.counters.clone()
         };

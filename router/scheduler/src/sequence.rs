@@ -6,7 +6,9 @@
 //! - `upper`: ids once every step already sent has answered (the upper bound).
 
 use std::ops::{Index, IndexMut};
+use std::time::Duration;
 
+use crate::queue::{AccountIndex, OVERDUE};
 use crate::tree::NodeId;
 use crate::types::{
     BlockId, FinishReason, GroupId, SamplingParams, SequenceId, SequenceRequest, Slot,
@@ -16,7 +18,8 @@ use crate::types::{
 /// Where a sequence is in the [`SequenceTable`].
 pub(crate) type SequenceIndex = u32;
 
-/// The order of service: lower first.
+/// Class and arrival. Of running sequences, the class is the one in which they were admitted; the last is
+/// preempted first.
 pub(crate) type Rank = (i32, u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +65,21 @@ pub(crate) struct Sequence {
     /// Was in a step that failed whole; runs alone until a step succeeds.
     pub(crate) suspect: bool,
     pub(crate) group: GroupId,
+    pub(crate) tenant: u64,
+    pub(crate) priority: i32,
+    pub(crate) deadline: Option<Time>,
+    /// Its tenant's, in its class.
+    pub(crate) account: AccountIndex,
+    /// Entered a slot once.
+    pub(crate) admitted: bool,
+    /// Submitted, if it had never run: times in a slot do not count as waiting.
+    pub(crate) waits_since: Time,
+    /// How long it had waited when it entered its slot.
+    pub(crate) waited: Duration,
+    /// When it moves up in the queue, while it waits.
+    pub(crate) next_rise: Option<Time>,
+    /// Times that a cached prefix passed it at the front.
+    pub(crate) passes: u32,
     /// Ran before and waits again: nothing passes it.
     pub(crate) returned: bool,
     /// When it was first seen, in this wait, that its blocks cannot be had.
@@ -88,6 +106,8 @@ pub(crate) struct Sequence {
 
 impl Sequence {
     pub(crate) fn new(request: SequenceRequest, arrival: u64, now: Time) -> Self {
+        // The lowest number is the queue's own.
+        let priority = request.priority.max(OVERDUE + 1);
         Self {
             id: request.id,
             phase: Phase::Waiting,
@@ -106,6 +126,15 @@ impl Sequence {
             tainted: false,
             suspect: false,
             group: GroupId(0),
+            tenant: request.tenant,
+            priority,
+            deadline: request.deadline,
+            account: 0,
+            admitted: false,
+            waits_since: now,
+            waited: Duration::ZERO,
+            next_rise: None,
+            passes: 0,
             returned: false,
             misfit_since: None,
             deferred_since: None,
@@ -116,7 +145,7 @@ impl Sequence {
             high_water: 0,
             wants_prompt_logprobs: request.prompt_logprobs,
             namespace: request.namespace,
-            rank: (request.priority, arrival),
+            rank: (priority, arrival),
             submitted_at: now,
             stop: request.stop,
             sampling: request.sampling,

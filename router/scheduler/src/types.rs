@@ -104,8 +104,12 @@ pub struct SequenceRequest {
     pub stop: StopConditions,
     /// Report logprobs of the prompt: reads no cache, so that every position is computed.
     pub prompt_logprobs: bool,
-    /// Lower classes run first (issue 4 gives it a field); 0 for all today.
+    /// Its class: lower ones run first. `i32::MIN` is taken as the one above it.
     pub priority: i32,
+    /// Who is charged for it: within a class, the tenant that had least comes first.
+    pub tenant: u64,
+    /// If it has not entered a step by then, it fails.
+    pub deadline: Option<Time>,
     /// Prefix-cache namespace: sequences of different namespaces share no block.
     pub namespace: u64,
 }
@@ -143,6 +147,8 @@ pub enum SequenceFailure {
     Step(String),
     /// Out of device memory even alone.
     OutOfMemory,
+    /// It had not entered a step when its deadline passed.
+    DeadlineExceeded,
 }
 
 /// What the scheduler tells about a sequence. After `Finished` or `Failed` nothing more comes for that id;
@@ -207,6 +213,12 @@ pub enum SubmitError {
     QueueFull {
         /// Sequences waiting.
         waiting: usize,
+    },
+    /// What waits already takes longer than its deadline allows, at the rate of late.
+    #[error("it would wait for {}s, beyond its deadline", predicted.as_secs_f32())]
+    DeadlineTooClose {
+        /// How long it would wait.
+        predicted: Duration,
     },
     /// It could never run, even alone.
     #[error("{needed} tokens are needed and one sequence can hold {limit}")]

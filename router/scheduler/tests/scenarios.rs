@@ -48,6 +48,8 @@ fn request(id: u64, prompt: &[TokenId], max_new_tokens: u32) -> SequenceRequest 
         },
         prompt_logprobs: false,
         priority: 0,
+        tenant: 0,
+        deadline: None,
         namespace: 0,
     }
 }

@@ -115,6 +115,8 @@ async fn run(handle: EngineHandle, index: u32, tokens: u32) {
         },
         prompt_logprobs: false,
         priority: 0,
+        tenant: 0,
+        deadline: None,
         namespace: 0,
     };
     let mut stream = handle.submit(request).await.unwrap();

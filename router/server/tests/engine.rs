@@ -615,6 +615,8 @@ async fn the_engine_ends_with_the_launcher() {
         },
         prompt_logprobs: false,
         priority: 0,
+        tenant: 0,
+        deadline: None,
         namespace: 0,
     };
     assert_eq!(

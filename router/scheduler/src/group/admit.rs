@@ -3,9 +3,10 @@
 use super::Group;
 use super::plan::Draft;
 use crate::dispatcher::Dispatcher;
+use crate::queue::OVERDUE;
 use crate::sequence::{Phase, SequenceIndex, narrow};
 use crate::tree::Match;
-use crate::types::{BlockCopy, NewSequence, Time};
+use crate::types::{BlockCopy, NewSequence};
 
 /// Of this many blocks, one is kept free at admission for each running sequence at most: without it a
 /// sequence that just came would soon be the newest when a decode needs a block.
@@ -22,11 +23,13 @@ enum Fit {
 }
 
 /// Whether later sequences may still be admitted before one that does not fit.
-fn may_be_passed(dispatcher: &mut Dispatcher, now: Time, index: SequenceIndex) -> bool {
+fn may_be_passed(dispatcher: &mut Dispatcher, index: SequenceIndex) -> bool {
+    let now = dispatcher.now;
     let bound = dispatcher.config.policy.skip_ahead;
     let sequence = &mut dispatcher.sequences[index];
     let since = *sequence.misfit_since.get_or_insert(now);
-    !sequence.returned && now.0.saturating_sub(since.0) < bound
+    let bound_by_order = sequence.returned || sequence.rank.0 == OVERDUE;
+    !bound_by_order && now.0.saturating_sub(since.0) < bound
 }
 
 impl Group {
@@ -44,8 +47,25 @@ impl Group {
 
     /// Admits the first of the queue that may run now. `false`: none may.
     fn admit_next(&mut self, dispatcher: &mut Dispatcher, draft: &mut Draft) -> bool {
+        self.admit_cached(dispatcher, draft) || self.admit_in_order(dispatcher, draft)
+    }
+
+    /// Admits a sequence with a longer cached prefix than the one at the queue's front has.
+    fn admit_cached(&mut self, dispatcher: &mut Dispatcher, draft: &mut Draft) -> bool {
+        let Some((preferred, front)) = self.preferred(dispatcher) else {
+            return false;
+        };
+        let Fit::Fits(found) = self.find_fitting(dispatcher, preferred) else {
+            return false;
+        };
+        self.enter(dispatcher, draft, preferred, found);
+        dispatcher.sequences[front].passes += 1;
+        true
+    }
+
+    fn admit_in_order(&mut self, dispatcher: &mut Dispatcher, draft: &mut Draft) -> bool {
         let mut candidates = std::mem::take(&mut self.candidates);
-        dispatcher.candidates(1, &mut candidates);
+        dispatcher.queue.candidates(1, &mut candidates);
         let mut admitted = false;
         let mut passes = false;
         let mut at = 0;
@@ -53,20 +73,20 @@ impl Group {
             if dispatcher.sequences[index].suspect {
                 break;
             }
-            match self.find_fitting(dispatcher, draft.now, index) {
+            match self.find_fitting(dispatcher, index) {
                 Fit::Fits(found) => {
                     self.enter(dispatcher, draft, index, found);
                     dispatcher.counters.skipped_ahead += u64::from(passes);
                     admitted = true;
                     break;
                 }
-                Fit::Misfit if !may_be_passed(dispatcher, draft.now, index) => break,
+                Fit::Misfit if !may_be_passed(dispatcher, index) => break,
                 Fit::Misfit => passes = true,
                 Fit::Deferred => {}
             }
             if at == 0 {
                 let window = dispatcher.config.policy.skip_ahead_window;
-                dispatcher.candidates(window, &mut candidates);
+                dispatcher.queue.candidates(window, &mut candidates);
             }
             at += 1;
         }
@@ -150,6 +170,10 @@ impl Group {
         counters.prefix_hit_tokens += computed as u64;
         counters.recomputed_tokens += sequence.high_water.saturating_sub(computed) as u64;
 
+        sequence.waited = dispatcher.now.0.saturating_sub(sequence.waits_since.0);
+        let uncached = sequence.prompt_length.saturating_sub(computed);
+        dispatcher.queue.serve(sequence, uncached);
+
         let chunk = sequence.uncomputed().min(draft.prefill_room());
         let rank = sequence.rank;
         let at = self
@@ -172,14 +196,11 @@ impl Group {
     }
 
     /// Whether a waiting sequence may run now, and with which cached prefix, its whole blocks in `matched`.
-    fn find_fitting(
-        &mut self,
-        dispatcher: &mut Dispatcher,
-        now: Time,
-        index: SequenceIndex,
-    ) -> Fit {
+    fn find_fitting(&mut self, dispatcher: &mut Dispatcher, index: SequenceIndex) -> Fit {
         let found = self.find_cached(dispatcher, index);
-        if self.is_being_computed(dispatcher, index, self.matched.len()) {
+        let now = dispatcher.now;
+        let overdue = dispatcher.sequences[index].rank.0 == OVERDUE;
+        if !overdue && self.is_being_computed(dispatcher, index, self.matched.len()) {
             let bound = dispatcher.config.policy.share_prefixes;
             let sequence = &mut dispatcher.sequences[index];
             if sequence.deferred_since.is_none() {
@@ -198,7 +219,11 @@ impl Group {
     }
 
     /// The cached prefix of a sequence, its whole blocks in `matched`.
-    fn find_cached(&mut self, dispatcher: &Dispatcher, index: SequenceIndex) -> Option<Match> {
+    pub(super) fn find_cached(
+        &mut self,
+        dispatcher: &Dispatcher,
+        index: SequenceIndex,
+    ) -> Option<Match> {
         let sequence = &dispatcher.sequences[index];
         self.matched.clear();
         if !self.prefix_caching {

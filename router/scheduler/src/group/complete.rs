@@ -231,6 +231,7 @@ fn accept_tokens(
     for token in tokens {
         sequence.pending_ids -= 1;
         sequence.ids.push(token.id);
+        dispatcher.queue.charge_output(sequence.account, 1);
         events.push(Event::Token { id, token });
         if let Some(reason) = sequence.finish_reason() {
             events.push(Event::Finished { id, reason });

@@ -4,6 +4,7 @@ mod admit;
 mod audit;
 mod complete;
 mod failure;
+mod locality;
 mod plan;
 mod release;
 mod share;

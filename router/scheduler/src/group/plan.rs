@@ -3,11 +3,10 @@
 use super::{Group, RowRecord, StepRecord};
 use crate::dispatcher::Dispatcher;
 use crate::sequence::{Phase, SequenceIndex, narrow};
-use crate::types::{Row, StepPlan, Time};
+use crate::types::{Row, StepPlan};
 
 /// A step being planned.
 pub(super) struct Draft {
-    pub(super) now: Time,
     pub(super) plan: StepPlan,
     pub(super) record: StepRecord,
     /// Budget not yet given out.
@@ -25,13 +24,13 @@ impl Draft {
 }
 
 impl Group {
-    pub(crate) fn plan(&mut self, dispatcher: &mut Dispatcher, now: Time) -> Option<StepPlan> {
+    pub(crate) fn plan(&mut self, dispatcher: &mut Dispatcher) -> Option<StepPlan> {
         let in_flight = self.in_flight.len();
         let alone = self.failed_step.is_some() || !self.suspects.is_empty();
         if in_flight >= dispatcher.config.max_steps_in_flight as usize || (alone && in_flight > 0) {
             return None;
         }
-        let mut draft = self.new_draft(dispatcher, now);
+        let mut draft = self.new_draft(dispatcher);
         if let Some(&suspect) = self.suspects.front() {
             self.plan_alone(dispatcher, &mut draft, suspect);
         } else {
@@ -68,11 +67,10 @@ impl Group {
         Some(plan)
     }
 
-    fn new_draft(&mut self, dispatcher: &Dispatcher, now: Time) -> Draft {
+    fn new_draft(&mut self, dispatcher: &Dispatcher) -> Draft {
         let mut rows = self.spare_rows.pop().unwrap_or_default();
         rows.clear();
         Draft {
-            now,
             plan: StepPlan {
                 group: self.id,
                 rows: Vec::with_capacity(self.running.len()),

@@ -1,6 +1,6 @@
 //! What one sequence's owner expects and has heard.
 
-use headrace_scheduler::{Event, FinishReason, SequenceFailure, SequenceRequest, TokenId};
+use headrace_scheduler::{Event, FinishReason, SequenceFailure, SequenceRequest, Time, TokenId};
 
 use crate::worker::{histories, next_id};
 
@@ -52,7 +52,14 @@ impl Client {
         self.request.prompt.len() + self.expected.len()
     }
 
-    pub(crate) fn hear(&mut self, event: Event) {
+    /// Its deadline has passed.
+    pub(crate) fn is_late(&self, now: Time) -> bool {
+        self.request
+            .deadline
+            .is_some_and(|deadline| deadline <= now)
+    }
+
+    pub(crate) fn hear(&mut self, now: Time, event: Event) {
         let id = self.request.id;
         assert_eq!(
             self.state,
@@ -98,6 +105,7 @@ impl Client {
                 let due = match failure {
                     SequenceFailure::NonFinite => self.non_finite,
                     SequenceFailure::Row(_) => self.refused,
+                    SequenceFailure::DeadlineExceeded => !self.started && self.is_late(now),
                     SequenceFailure::Step(_) | SequenceFailure::OutOfMemory => self.failed_alone,
                 };
                 assert!(due, "{id:?} fails without a cause: {failure:?}");

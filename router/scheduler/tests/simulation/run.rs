@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headrace_scheduler::{
-    Event, GroupId, PolicyConfig, SamplingParams, Scheduler, SchedulerConfig, SequenceFailure,
-    SequenceId, SequenceRequest, StepOutcome, StepResult, StopConditions, SubmitError, Time,
+    Event, GroupId, PolicyConfig, QueueOrder, SamplingParams, Scheduler, SchedulerConfig,
+    SequenceFailure, SequenceId, SequenceRequest, StepOutcome, StepResult, StopConditions,
+    SubmitError, Time,
 };
 
 use crate::client::{Client, State};
@@ -38,6 +39,7 @@ pub(crate) struct Totals {
     recomputed: u64,
     skipped_ahead: u64,
     deferrals: u64,
+    expired: u64,
 }
 
 impl Totals {
@@ -55,7 +57,7 @@ impl Totals {
         }
     }
 
-    fn fields(&mut self) -> [&mut u64; 18] {
+    fn fields(&mut self) -> [&mut u64; 19] {
         [
             &mut self.steps,
             &mut self.finished,
@@ -75,6 +77,7 @@ impl Totals {
             &mut self.recomputed,
             &mut self.skipped_ahead,
             &mut self.deferrals,
+            &mut self.expired,
         ]
     }
 }
@@ -97,6 +100,9 @@ struct World {
     vocabulary: u32,
     namespaces: u64,
     classes: usize,
+    tenants: u64,
+    /// Sequences with a deadline, in a hundred.
+    deadlines: usize,
     chances: Chances,
     scheduler: Scheduler,
     worker: Option<Worker>,
@@ -139,6 +145,17 @@ impl World {
                 skip_ahead: Duration::from_millis(random.pick(&[0, 3, 20, 1000])),
                 skip_ahead_window: random.pick(&[1, 2, 16]),
                 share_prefixes: Duration::from_millis(random.pick(&[0, 0, 5, 1_000_000])),
+                ageing_period: random
+                    .pick(&[None, Some(2), Some(50)])
+                    .map(Duration::from_millis),
+                highest_class: random.pick(&[0, 0, 1, -1]),
+                overdue_age: random
+                    .pick(&[None, Some(0), Some(5), Some(40)])
+                    .map(Duration::from_millis),
+                input_weight: 1,
+                output_weight: random.pick(&[0, 1, 2]),
+                order: random.pick(&[QueueOrder::Fcfs, QueueOrder::Lpm]),
+                most_passes: random.pick(&[0, 1, 4]),
             },
         };
         let chances = Chances {
@@ -160,6 +177,8 @@ impl World {
             vocabulary: random.u32_between(2, 5),
             namespaces: random.pick(&[1, 1, 2]),
             classes: random.pick(&[1, 1, 3]),
+            tenants: random.pick(&[1, 1, 4]),
+            deadlines: random.pick(&[0, 0, 20]),
             random,
             config,
             num_blocks,
@@ -192,7 +211,7 @@ impl World {
         if self.random.percent(self.chances.group_down) {
             self.totals.groups_lost += 1;
             self.scheduler.group_down(self.now, GROUP);
-            self.watch.group_down();
+            self.watch.group_down(self.now);
             self.retire_worker();
             self.audit();
             return;
@@ -252,6 +271,7 @@ impl World {
         self.totals.recomputed += stats.recomputed_tokens;
         self.totals.skipped_ahead += stats.skipped_ahead;
         self.totals.deferrals += stats.deferrals;
+        self.totals.expired += stats.deadlines_exceeded;
         self.retire_worker();
     }
 
@@ -307,6 +327,10 @@ impl World {
             })
             .collect();
         let namespace = random.next() % self.namespaces;
+        let deadline = random.percent(self.deadlines).then(|| {
+            let ahead = Duration::from_micros(random.next() % 30_000);
+            Time(self.now.0 + ahead)
+        });
         let request = SequenceRequest {
             id,
             prompt,
@@ -333,6 +357,8 @@ impl World {
             },
             prompt_logprobs: random.percent(15),
             priority: i32::try_from(random.between(0, self.classes - 1)).unwrap(),
+            tenant: random.next() % self.tenants,
+            deadline,
             namespace,
         };
         let needed = u64::from(prompt_length) + u64::from(max_new_tokens);
@@ -344,13 +370,16 @@ impl World {
                 );
                 let again = self.scheduler.submit(self.now, request.clone());
                 assert_eq!(again, Err(SubmitError::Duplicate(id)));
-                self.watch.submitted(request.clone());
+                self.watch.submitted(self.now, request.clone());
                 self.clients.insert(id, Client::new(request, vocabulary));
             }
             Err(SubmitError::TooLong { limit, .. }) => assert!(needed > limit),
             Err(SubmitError::QueueFull { waiting }) => {
                 assert!(waiting > 0);
                 self.totals.refused += 1;
+            }
+            Err(SubmitError::DeadlineTooClose { .. }) => {
+                assert!(request.deadline.is_some());
             }
             Err(error) => panic!("{error}"),
         }
@@ -381,8 +410,9 @@ impl World {
         if after.waiting < before.waiting {
             self.totals.cancelled_waiting += 1;
         } else if after.running == before.running {
+            let client = &self.clients[&id];
             assert!(
-                self.clients[&id].failed_alone,
+                client.failed_alone || client.is_late(self.now),
                 "a failure that was not told yet"
             );
         } else {
@@ -396,6 +426,7 @@ impl World {
 
     fn plan(&mut self) {
         let max = self.config.max_steps_in_flight as usize;
+        self.watch.drop_late(self.now);
         let worker = self.worker.as_mut().unwrap();
         while let Some(plan) = self.scheduler.plan(self.now, GROUP) {
             assert!(worker.steps_in_flight() < max, "too many steps in flight");
@@ -512,7 +543,7 @@ impl World {
                 }
                 _ => {}
             }
-            client.hear(event);
+            client.hear(self.now, event);
         }
     }
 

@@ -1,15 +1,20 @@
 //! Who waits and who runs, from the plans alone, and what the queue's rules forbid.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use headrace_scheduler::{
-    NewSequence, Row, SchedulerConfig, SequenceId, SequenceRequest, Slot, StepPlan, Time, TokenId,
+    NewSequence, QueueOrder, Row, SchedulerConfig, SequenceId, SequenceRequest, Slot, StepPlan,
+    Time, TokenId,
 };
 
 struct Waiting {
     request: SequenceRequest,
     first_passed: Option<Time>,
     returned: bool,
+    /// Submitted, if it had never run.
+    waits_since: Time,
+    admitted: bool,
 }
 
 struct Running {
@@ -18,6 +23,7 @@ struct Running {
     /// Leading ids whose KV is complete.
     answered: usize,
     over: bool,
+    waited: Duration,
 }
 
 /// See the module.
@@ -39,11 +45,13 @@ impl Watch {
         }
     }
 
-    pub(crate) fn submitted(&mut self, request: SequenceRequest) {
+    pub(crate) fn submitted(&mut self, now: Time, request: SequenceRequest) {
         let waiting = Waiting {
             request,
             first_passed: None,
             returned: false,
+            waits_since: now,
+            admitted: false,
         };
         self.waiting.insert(waiting.request.id, waiting);
     }
@@ -56,17 +64,26 @@ impl Watch {
         }
     }
 
-    pub(crate) fn group_down(&mut self) {
+    /// What never ran and has passed its deadline is out of the queue, before it is told.
+    pub(crate) fn drop_late(&mut self, now: Time) {
+        self.waiting.retain(|_, waiting| {
+            let deadline = waiting.request.deadline.filter(|_| !waiting.admitted);
+            deadline.is_none_or(|deadline| deadline > now)
+        });
+    }
+
+    pub(crate) fn group_down(&mut self, now: Time) {
         for (_, running) in std::mem::take(&mut self.running) {
-            self.wait_again(running);
+            self.wait_again(now, running);
         }
     }
 
-    fn wait_again(&mut self, running: Running) {
+    fn wait_again(&mut self, now: Time, running: Running) {
         if !running.over {
             let mut waiting = running.waiting;
             waiting.returned = true;
             waiting.first_passed = None;
+            waiting.waits_since = Time(now.0.saturating_sub(running.waited));
             self.waiting.insert(waiting.request.id, waiting);
         }
     }
@@ -74,16 +91,19 @@ impl Watch {
     pub(crate) fn planned(&mut self, now: Time, plan: &StepPlan) {
         for slot in &plan.finished_slots {
             let running = self.running.remove(slot).unwrap();
-            self.wait_again(running);
+            self.wait_again(now, running);
         }
         for new in &plan.new_sequences {
             let id = SequenceId(u64::from(new.sampling.suppressed_token_ids[0]));
-            let waiting = self.waiting.remove(&id).expect("who enters has waited");
+            let mut waiting = self.waiting.remove(&id).expect("who enters has waited");
             if !self.faulty {
                 self.check_passing(now, &waiting);
+                self.check_overdue(now, &waiting);
                 self.check_sharing(&waiting, new);
             }
+            waiting.admitted = true;
             let running = Running {
+                waited: now.0.saturating_sub(waiting.waits_since.0),
                 waiting,
                 ids: new.token_ids.clone(),
                 answered: new.computed_length as usize,
@@ -103,14 +123,24 @@ impl Watch {
     /// Once passed, a sequence is passed for the stated time and no longer; one that ran before never is.
     fn check_passing(&mut self, now: Time, entering: &Waiting) {
         let policy = &self.config.policy;
-        if !policy.share_prefixes.is_zero() {
+        let one_order = policy.order == QueueOrder::Fcfs
+            && policy.ageing_period.is_none()
+            && policy.overdue_age.is_none();
+        if !policy.share_prefixes.is_zero() || !one_order {
             return;
         }
+        let tenant = entering.request.tenant;
         let rank = (entering.request.priority, entering.request.id);
         for waiting in self.waiting.values_mut() {
             let id = waiting.request.id;
-            if (waiting.request.priority, id) < rank {
-                assert!(!waiting.returned, "{id:?} ran before and is passed");
+            let before = (waiting.request.priority, id) < rank;
+            let class = waiting.request.priority == entering.request.priority;
+            let first = waiting.returned && (class || before);
+            assert!(
+                !first || entering.returned,
+                "{id:?} ran before and is passed"
+            );
+            if before && waiting.request.tenant == tenant && !entering.returned {
                 let since = waiting.first_passed.get_or_insert(now).0;
                 assert!(
                     now.0.saturating_sub(since) < policy.skip_ahead,
@@ -120,11 +150,28 @@ impl Watch {
         }
     }
 
+    /// Nothing is admitted before what waited past the overdue age and came first.
+    fn check_overdue(&self, now: Time, entering: &Waiting) {
+        let Some(age) = self.config.policy.overdue_age else {
+            return;
+        };
+        for waiting in self.waiting.values() {
+            let id = waiting.request.id;
+            let overdue = now.0.saturating_sub(waiting.waits_since.0) >= age;
+            assert!(
+                !overdue || entering.request.id < id,
+                "{id:?} is overdue and passed by {:?}",
+                entering.request.id
+            );
+        }
+    }
+
     /// Nobody computes the block that another in a slot computes next.
     fn check_sharing(&self, entering: &Waiting, new: &NewSequence) {
         let policy = &self.config.policy;
         let strict = self.config.prefix_caching && policy.share_prefixes.as_secs() > 100;
-        if !strict || entering.request.prompt_logprobs {
+        let overdue = policy.overdue_age.is_some();
+        if !strict || overdue || entering.request.prompt_logprobs {
             return;
         }
         let block_size = self.config.block_size as usize;

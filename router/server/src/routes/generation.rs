@@ -317,6 +317,7 @@ fn describe(failure: &SequenceFailure) -> String {
             "the model's output for this request is not finite".to_owned()
         }
         SequenceFailure::Row(words) | SequenceFailure::Step(words) => words.clone(),
+        SequenceFailure::DeadlineExceeded => "its deadline passed while it waited".to_owned(),
         SequenceFailure::OutOfMemory => "out of memory, even with nothing else running".to_owned(),
     }
 }

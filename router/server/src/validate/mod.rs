@@ -151,6 +151,8 @@ impl ValidatedCall {
                     stop: stop.clone(),
                     prompt_logprobs: self.prompt_logprobs,
                     priority: 0,
+                    tenant: 0,
+                    deadline: None,
                     namespace: 0,
                 };
                 submitted.push(SubmittedChoice {
@@ -267,7 +269,9 @@ fn check_min_tokens(min_tokens: u32, max_new_tokens: u32) -> Result<(), Refusal>
 pub(crate) fn submit_refusal(failure: &SubmitFailure) -> Refusal {
     use headrace_scheduler::SubmitError;
     match failure {
-        SubmitFailure::Queue(SubmitError::QueueFull { .. }) => Refusal::overloaded(),
+        SubmitFailure::Queue(
+            SubmitError::QueueFull { .. } | SubmitError::DeadlineTooClose { .. },
+        ) => Refusal::overloaded(),
         SubmitFailure::Queue(SubmitError::TooLong { .. }) => Refusal::new(
             Cause::ContextLength,
             format!("Input validation error: {failure}"),

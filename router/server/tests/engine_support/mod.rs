@@ -178,6 +178,8 @@ impl Harness {
             },
             prompt_logprobs: false,
             priority: 0,
+            tenant: 0,
+            deadline: None,
             namespace: 0,
         }
     }
