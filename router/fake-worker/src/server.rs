@@ -162,6 +162,11 @@ impl FakeWorker {
         self.shared.steps.load(Ordering::SeqCst)
     }
 
+    /// Streams that the router ended in good order, without breaking the connection.
+    pub fn streams_closed(&self) -> u64 {
+        self.shared.closed.load(Ordering::SeqCst)
+    }
+
     /// The router's first misuse of the protocol, if there was one.
     pub fn misuse(&self) -> Option<String> {
         lock(&self.shared.misuse).clone()

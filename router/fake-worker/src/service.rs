@@ -25,6 +25,8 @@ type Reply = Result<pb::RunReply, Status>;
 pub(crate) struct Shared {
     /// Steps of this worker's life, all streams together.
     pub(crate) steps: AtomicU64,
+    /// Streams that the router ended in good order.
+    pub(crate) closed: AtomicU64,
     /// First misuse of the protocol.
     pub(crate) misuse: Mutex<Option<String>>,
     /// (rows of the step, time from the answer before it to its arrival).
@@ -208,6 +210,7 @@ impl StepStream {
             }
         }
         self.frozen.store(true, Ordering::SeqCst);
+        self.service.shared.closed.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
 

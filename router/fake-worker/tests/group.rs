@@ -381,6 +381,8 @@ async fn progress_counts_all_ranks() {
         (last.name.as_str(), last.done, last.total),
         ("weights", 1800, 2000)
     );
+    assert!(seen.iter().all(|stage| stage.total == 2000), "{seen:?}");
+    assert!(seen.is_sorted_by_key(|stage| stage.done), "{seen:?}");
     drop(started);
     // A second stream on the same workers: weights stay, slots are empty.
     let again = start(
@@ -392,4 +394,14 @@ async fn progress_counts_all_ranks() {
         },
     );
     assert_eq!(again.await.unwrap().num_blocks, 31);
+}
+
+#[tokio::test]
+async fn a_group_that_is_closed_breaks_no_stream() {
+    let folder = tempfile::tempdir().unwrap();
+    let workers = workers(&folder, vec![Script::default(), Script::default()]);
+    let started = start(&workers, request()).await.unwrap();
+    started.group.close(std::time::Duration::from_secs(5)).await;
+    let closed: Vec<u64> = workers.iter().map(FakeWorker::streams_closed).collect();
+    assert_eq!(closed, [1, 1]);
 }

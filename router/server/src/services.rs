@@ -78,19 +78,13 @@ fn load_template(
     match ChatTemplate::load(&sources, tokenizer) {
         Ok(template) => Ok(Ok(Arc::new(template))),
         Err(error @ TemplateError::Missing) => Ok(Err(error.to_string())),
-        // Says its file itself.
-        Err(error @ TemplateError::Source { .. }) => Err(ServicesError(error.to_string())),
-        Err(error) => {
-            let path = document
-                .chat_template
-                .as_ref()
-                .or(document.tokenizer_config.as_ref());
-            let path = match (&document.tokenizer, path) {
-                (_, Some(path)) | (TokenizerSource::Gguf { path }, None) => path,
-                (TokenizerSource::TokenizerJson { path }, None) => path,
-            };
-            Err(ServicesError(format!("{}: {error}", path.display())))
-        }
+        Err(error) => Err(ServicesError(match (&document.tokenizer, error) {
+            // Of its metadata; every other source names its file itself.
+            (TokenizerSource::Gguf { path }, error @ TemplateError::Compile(_)) => {
+                format!("{}: {error}", path.display())
+            }
+            (_, error) => error.to_string(),
+        })),
     }
 }
 

@@ -73,9 +73,16 @@ impl ChatTemplate {
     /// Finds, compiles and probes the template. [`TemplateError::Missing`] if there is none.
     pub fn load(sources: &TemplateSources, tokenizer: &Tokenizer) -> Result<Self, TemplateError> {
         let found = source::find(sources, tokenizer.gguf_template())?;
-        let mut template = Self::compile(&found.default, tokenizer)?;
-        if let Some(tool_use) = found.tool_use {
-            let engine = Engine::new(&tool_use)?;
+        let in_file = |error: TemplateError| match (&found.path, &error) {
+            (Some(path), TemplateError::Compile(_)) => TemplateError::Source {
+                path: path.clone(),
+                reason: error.to_string(),
+            },
+            _ => error,
+        };
+        let mut template = Self::compile(&found.default, tokenizer).map_err(in_file)?;
+        if let Some(tool_use) = &found.tool_use {
+            let engine = Engine::new(tool_use).map_err(in_file)?;
             let shape = probe::shape(&engine, &template.named_tokens);
             template.tool_engine = Some((engine, shape));
         }

@@ -387,6 +387,20 @@ fn the_template_is_found_where_models_keep_it() {
     );
     let missing = load(Some(folder.path().join("gone.jinja")), None).unwrap_err();
     assert!(missing.to_string().contains("gone.jinja"));
+    // One that does not compile is named by its file, wherever the text stands in it.
+    for (file, chat_template, config) in [
+        ("broken.jinja", write("broken.jinja", "{% for %}"), None),
+        (
+            "broken.json",
+            None,
+            write("broken.json", r#"{"chat_template": "{% for %}"}"#),
+        ),
+    ] {
+        let error = load(chat_template, config).unwrap_err().to_string();
+        let parts = [file, "does not compile"];
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
 }
 
 #[test]

@@ -22,6 +22,8 @@ pub struct TemplateSources {
 pub(super) struct Found {
     pub(super) default: String,
     pub(super) tool_use: Option<String>,
+    /// Where both are from; `None`: GGUF metadata.
+    pub(super) path: Option<PathBuf>,
 }
 
 pub(super) fn find(
@@ -37,6 +39,7 @@ pub(super) fn find(
             return Ok(Found {
                 default: text,
                 tool_use: None,
+                path: Some(path.clone()),
             });
         }
         return match from_json(path, &text)? {
@@ -53,6 +56,7 @@ pub(super) fn find(
         Some(text) => Ok(Found {
             default: text.to_owned(),
             tool_use: None,
+            path: None,
         }),
         None => Err(TemplateError::Missing),
     }
@@ -78,6 +82,7 @@ fn from_json(path: &Path, text: &str) -> Result<Option<Found>, TemplateError> {
             return Ok(Some(Found {
                 default: text.clone(),
                 tool_use: None,
+                path: Some(path.to_path_buf()),
             }));
         }
         Some(Value::Array(list)) => list
@@ -110,6 +115,7 @@ fn from_json(path: &Path, text: &str) -> Result<Option<Found>, TemplateError> {
         Some(default) => Ok(Some(Found {
             default,
             tool_use: get("tool_use"),
+            path: Some(path.to_path_buf()),
         })),
         None => Err(malformed(
             path,
