@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use headrace_scheduler::{
-    GroupId, PolicyConfig, RowOutcome, RowResult, SampledToken, SamplingParams, Scheduler,
-    SchedulerConfig, SequenceId, SequenceRequest, StepOutcome, StepPlan, StepResult,
+    GroupId, PolicyConfig, QueueOrder, RowOutcome, RowResult, SampledToken, SamplingParams,
+    Scheduler, SchedulerConfig, SequenceId, SequenceRequest, StepOutcome, StepPlan, StepResult,
     StopConditions, Time, TokenId,
 };
 
@@ -31,6 +31,11 @@ fn main() {
             for steps_in_flight in [1, 2] {
                 decode(sequences, waiting, steps_in_flight);
             }
+        }
+    }
+    for waiting in [100, 10_000] {
+        for order in [QueueOrder::Fcfs, QueueOrder::Lpm] {
+            blocked(waiting, order);
         }
     }
     for shared in [8, 64, 512] {
@@ -156,6 +161,53 @@ fn decode(sequences: u32, waiting: u64, steps_in_flight: u32) {
         each(plan),
         each(complete),
         each(plan) + each(complete)
+    );
+}
+
+/// 256 sequences decode, slots are free, and what waits (of 100 tenants, all with a cached block) needs more
+/// blocks than there are: every plan looks as far behind the queue's front as it may.
+fn blocked(waiting: u64, order: QueueOrder) {
+    let sequences = 256;
+    let mut bounds = config(2 * sequences, 1);
+    bounds.max_batch_tokens = 65_536;
+    bounds.policy.order = order;
+    let mut scheduler = Scheduler::new(bounds);
+    scheduler.group_up(NOW, GROUP, 8 * sequences + 112);
+    let mut sent = Vec::new();
+    for id in 0..u64::from(sequences) {
+        let mut prompt = ids(id % 100, 16);
+        prompt.extend(ids(1000 + id, 104));
+        scheduler
+            .submit(NOW, request(id, prompt, 1000))
+            .expect("taken");
+    }
+    while scheduler.stats().running < sequences as usize {
+        step(&mut scheduler, &mut sent);
+    }
+    for id in 0..waiting {
+        let mut prompt = ids(id % 100, 16);
+        prompt.extend(ids(2000 + id, 3400));
+        let mut asked = request(1_000_000 + id, prompt, 20);
+        asked.tenant = id % 100;
+        scheduler.submit(NOW, asked).expect("taken");
+    }
+    let steps = 6;
+    let (mut plan, mut complete) = (Duration::ZERO, Duration::ZERO);
+    for _ in 0..steps {
+        let (planned, completed) = step(&mut scheduler, &mut sent);
+        plan += planned;
+        complete += completed;
+    }
+    let stats = scheduler.stats();
+    assert!(
+        stats.preemptions == 0 && stats.running == sequences as usize,
+        "{stats:?}"
+    );
+    let each = |time: Duration| time.as_nanos() as f64 / f64::from(steps) / f64::from(sequences);
+    println!(
+        "blocked, {waiting} waiting, {order:?}: plan {:.0}, complete {:.0} ns for each of {sequences} running",
+        each(plan),
+        each(complete)
     );
 }
 
