@@ -68,6 +68,7 @@ impl Dispatcher {
                 return Err(SubmitError::DeadlineTooClose { predicted });
             }
         }
+        self.queue.note_time(self.now);
         self.arrivals += 1;
         let id = request.id;
         let mut sequence = Sequence::new(request, self.arrivals, self.now);

@@ -298,12 +298,16 @@ fn a_passed_deadline_drops_what_never_ran() {
 #[test]
 fn the_drain_rate_predicts_the_wait() {
     let mut scheduler = up(1, PolicyConfig::default());
+    // Times without work say nothing.
+    step(&mut scheduler, at(100));
     for id in 1..=100 {
-        scheduler.submit(at(0), of_tenant(id, 0, 10, 1)).unwrap();
+        scheduler
+            .submit(at(20_000), of_tenant(id, 0, 10, 1))
+            .unwrap();
     }
     assert_eq!(scheduler.stats().drained_tokens_per_second, 0);
     // A prompt of ten ids every 100 ms.
-    for now in (0..=5000).step_by(100) {
+    for now in (20_000..=25_000).step_by(100) {
         step(&mut scheduler, at(now));
     }
     let stats = scheduler.stats();
@@ -312,12 +316,29 @@ fn the_drain_rate_predicts_the_wait() {
         (100, 490)
     );
     let mut asked = request(1000, &[1], 1);
-    asked.deadline = Some(at(5000 + 4900));
+    asked.deadline = Some(at(25_000 + 4900));
     let predicted = Duration::from_millis(4900);
     assert_eq!(
-        scheduler.submit(at(5000), asked.clone()),
+        scheduler.submit(at(25_000), asked.clone()),
         Err(SubmitError::DeadlineTooClose { predicted })
     );
-    asked.deadline = Some(at(5000 + 4901));
-    scheduler.submit(at(5000), asked).unwrap();
+    asked.deadline = Some(at(25_000 + 4901));
+    scheduler.submit(at(25_000), asked).unwrap();
+}
+
+#[test]
+fn a_cached_prefix_does_not_pass_what_blocks_are_kept_for() {
+    let policy = PolicyConfig {
+        order: QueueOrder::Lpm,
+        skip_ahead: Duration::ZERO,
+        ..PolicyConfig::default()
+    };
+    let mut scheduler = up(8, policy);
+    scheduler.group_up(at(0), GROUP, 8);
+    scheduler.submit(at(0), request(1, &[1; 17], 3)).unwrap();
+    step(&mut scheduler, at(0));
+    scheduler.submit(at(0), request(2, &[2; 17], 1)).unwrap();
+    assert_eq!(step(&mut scheduler, at(0)).0, []);
+    scheduler.submit(at(0), request(3, &[1; 6], 1)).unwrap();
+    assert_eq!(order(&mut scheduler, at(0)), [2, 1]);
 }

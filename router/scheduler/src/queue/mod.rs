@@ -233,7 +233,7 @@ impl Queue {
         self.deadlines.first().map(|&(deadline, _)| deadline)
     }
 
-    /// A step is planned: the estimate of the drain rate takes note.
+    /// A step is planned or a sequence comes: the estimate of the drain rate takes note.
     pub(crate) fn note_time(&mut self, now: Time) {
         self.drain.note_time(now, self.by_arrival.is_empty());
     }
