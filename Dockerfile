@@ -58,7 +58,6 @@ ENV PATH=/opt/headrace/bin:${PATH} \
     PYTHONDONTWRITEBYTECODE=1
 USER 1000:1000
 WORKDIR /home/headrace
-VOLUME /data
 EXPOSE 80
 HEALTHCHECK --interval=10s --timeout=3s --start-period=600s \
     CMD ["python3", "-c", "import os, urllib.request as u; u.urlopen('http://127.0.0.1:' + os.environ['PORT'] + '/ready', timeout=2)"]
