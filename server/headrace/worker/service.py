@@ -30,6 +30,7 @@ _log = logging.getLogger("headrace.worker")
 
 _HEARTBEAT_SECONDS = 1.0
 _POLL_SECONDS = 1.0
+_CANCEL_SECONDS = 0.1
 _SIGTERM_SECONDS = 3.0
 """From a broken stream to the launcher's SIGTERM, at most."""
 
@@ -95,6 +96,11 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
 
         def read() -> None:
             why = session.read(request_iterator, self._compute.open, self._compute.step)
+            if why == CLOSED:
+                # A cancelled call may look like one that ended before gRPC tells of the cancellation; one that
+                # ended in order is still there, it waits for this side.
+                time.sleep(_CANCEL_SECONDS)
+                why = CLOSED if context.is_active() else BROKEN
             session.end()
             if session is self._session:
                 self._stream_ended(session, why)

@@ -262,7 +262,7 @@ def test_ranks_whose_streams_are_closed_wait_for_the_launcher(two_ranks):
 def test_a_broken_stream_that_nobody_follows_up_ends_a_rank_of_several(two_ranks):
     workers, streams = two_ranks
     streams[0].call.cancel()
-    assert workers[0].wait(10) == 3
+    assert workers[0].wait() == 3
     assert "the connection broke" in workers[0].log_lines()[-1]["message"]
 
 
