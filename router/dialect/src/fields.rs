@@ -1,5 +1,6 @@
 //! Reads the members of a JSON object one by one, naming the field in every error.
 
+use crate::ignored::Ignored;
 use crate::json::Json;
 use crate::refusal::Refusal;
 
@@ -170,7 +171,11 @@ impl<'a> Fields<'a> {
         match self.get(key)? {
             None => Ok(Vec::new()),
             Some(Json::Ids(ids)) => Ok(ids.clone()),
-            Some(Json::Array(items)) if items.is_empty() => Ok(Vec::new()),
+            Some(Json::Array(items)) => items
+                .iter()
+                .enumerate()
+                .map(|(index, item)| token_id(item, &format!("{}[{index}]", self.path_of(key))))
+                .collect(),
             Some(other) => Err(self.wrong(key, other, "a sequence of token ids")),
         }
     }
@@ -198,13 +203,10 @@ impl<'a> Fields<'a> {
     }
 
     /// Adds the keys that nobody asked for to `ignored`.
-    pub fn finish(self, ignored: &mut Vec<String>) {
+    pub fn finish(self, ignored: &mut Ignored) {
         for (key, _) in self.members {
             if !self.known.iter().any(|known| known == key) {
-                let path = self.path_of(key);
-                if !ignored.contains(&path) {
-                    ignored.push(path);
-                }
+                ignored.push(&self.path, key);
             }
         }
     }
@@ -214,11 +216,18 @@ impl<'a> Fields<'a> {
     }
 
     fn invalid(&self, key: &str, value: &str, expected: &str) -> Refusal {
-        let path = self.path_of(key);
-        Refusal::shape(
-            &path,
-            &format!("{path}: invalid value: integer `{value}`, expected {expected}"),
-        )
+        Refusal::invalid_integer(&self.path_of(key), value, expected)
+    }
+}
+
+/// One id of a list.
+fn token_id(item: &Json, path: &str) -> Result<u32, Refusal> {
+    match item {
+        Json::Number(number) if !number.is_f64() => number
+            .as_u64()
+            .and_then(|id| u32::try_from(id).ok())
+            .ok_or_else(|| Refusal::invalid_integer(path, &number.to_string(), "a token id")),
+        other => Err(Refusal::wrong_type(path, &other.describe(), "a token id")),
     }
 }
 
@@ -264,6 +273,18 @@ mod tests {
                 "parameters.a[1]: invalid type: integer `1`, expected a string",
             ),
             (
+                read(r#"{"a":[-1]}"#, |f| f.ids("a").map(drop)),
+                "parameters.a[0]: invalid value: integer `-1`, expected a token id",
+            ),
+            (
+                read(r#"{"a":[1,4294967296]}"#, |f| f.ids("a").map(drop)),
+                "parameters.a[1]: invalid value: integer `4294967296`, expected a token id",
+            ),
+            (
+                read(r#"{"a":["a"]}"#, |f| f.ids("a").map(drop)),
+                r#"parameters.a[0]: invalid type: string "a", expected a token id"#,
+            ),
+            (
                 read(r#"{"a":1,"a":2}"#, |f| f.u32("a").map(drop)),
                 "duplicate field `parameters.a`",
             ),
@@ -283,8 +304,8 @@ mod tests {
         let mut fields = Fields::of(&json, "").unwrap();
         assert_eq!(fields.float("a").unwrap(), None);
         assert_eq!(fields.u32("c").unwrap(), Some(3));
-        let mut ignored = Vec::new();
+        let mut ignored = Ignored::default();
         fields.finish(&mut ignored);
-        assert_eq!(ignored, ["b"]);
+        assert_eq!(ignored.keys(), ["b"]);
     }
 }

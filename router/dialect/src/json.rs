@@ -8,6 +8,13 @@ use std::fmt;
 /// a stack.
 pub const MAX_DEPTH: usize = 64;
 
+/// Members of one object at most: far above what any dialect needs. A known key is looked for among all members, so
+/// this bounds the time that one object takes.
+pub const MAX_KEYS: usize = 4096;
+
+/// Characters of a key that errors show.
+const SHOWN_KEY: usize = 64;
+
 /// A JSON value. Objects keep order and duplicates.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Json {
@@ -31,7 +38,7 @@ impl Json {
     /// Parses a whole body.
     pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
         let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-        let value = Seed { depth: 0 }
+        let value = Seed { place: None }
             .deserialize(&mut deserializer)
             .and_then(|value| deserializer.end().map(|()| value));
         value.map_err(|error| Refusal::malformed_json(&error.to_string()))
@@ -86,26 +93,75 @@ impl Json {
     }
 }
 
-/// Reads one value that lies `depth` levels deep.
+/// Where a value lies: a step from its parent's place. Lives on the stack of the parse, so it costs nothing to keep.
 #[derive(Clone, Copy)]
-struct Seed {
+struct Place<'p> {
+    parent: Option<&'p Place<'p>>,
+    step: Step<'p>,
+    /// Arrays and objects around it.
     depth: usize,
 }
 
-impl Seed {
-    fn deeper<E: serde::de::Error>(self) -> Result<Self, E> {
-        if self.depth >= MAX_DEPTH {
+#[derive(Clone, Copy)]
+enum Step<'p> {
+    Key(&'p str),
+    Index(usize),
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(parent) = self.parent {
+            parent.fmt(formatter)?;
+        }
+        match self.step {
+            Step::Index(index) => write!(formatter, "[{index}]"),
+            Step::Key(key) => {
+                if self.parent.is_some() {
+                    formatter.write_str(".")?;
+                }
+                key.chars()
+                    .take(SHOWN_KEY)
+                    .try_for_each(|character| write!(formatter, "{character}"))
+            }
+        }
+    }
+}
+
+/// Reads one value; the body itself has no place.
+#[derive(Clone, Copy)]
+struct Seed<'p> {
+    place: Option<&'p Place<'p>>,
+}
+
+impl<'p> Seed<'p> {
+    /// The depth of what lies inside this value.
+    fn deeper<E: serde::de::Error>(self) -> Result<usize, E> {
+        let depth = self.place.map_or(0, |place| place.depth);
+        if depth >= MAX_DEPTH {
             return Err(E::custom(format_args!(
                 "nested deeper than {MAX_DEPTH} levels"
             )));
         }
-        Ok(Self {
-            depth: self.depth + 1,
-        })
+        Ok(depth + 1)
+    }
+
+    fn inner(self, step: Step<'p>, depth: usize) -> Place<'p> {
+        Place {
+            parent: self.place,
+            step,
+            depth,
+        }
+    }
+
+    fn too_many_keys<E: serde::de::Error>(self) -> E {
+        match self.place {
+            None => E::custom(format_args!("the body has more than {MAX_KEYS} keys")),
+            Some(place) => E::custom(format_args!("`{place}` has more than {MAX_KEYS} keys")),
+        }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Seed {
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
     type Value = Json;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json, D::Error> {
@@ -113,7 +169,7 @@ impl<'de> DeserializeSeed<'de> for Seed {
     }
 }
 
-impl<'de> Visitor<'de> for Seed {
+impl<'de> Visitor<'de> for Seed<'_> {
     type Value = Json;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -151,10 +207,17 @@ impl<'de> Visitor<'de> for Seed {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json, A::Error> {
-        let inner = self.deeper::<A::Error>()?;
+        let depth = self.deeper::<A::Error>()?;
         let mut ids: Vec<u32> = Vec::new();
         let mut rest: Vec<Json> = Vec::new();
-        while let Some(item) = items.next_element_seed(inner)? {
+        loop {
+            let place = self.inner(Step::Index(ids.len() + rest.len()), depth);
+            let Some(item) = items.next_element_seed(Seed {
+                place: Some(&place),
+            })?
+            else {
+                break;
+            };
             if rest.is_empty() {
                 if let Some(id) = small_integer(&item) {
                     ids.push(id);
@@ -172,10 +235,16 @@ impl<'de> Visitor<'de> for Seed {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Json, A::Error> {
-        let inner = self.deeper::<A::Error>()?;
+        let depth = self.deeper::<A::Error>()?;
         let mut object = Vec::new();
         while let Some(key) = members.next_key::<String>()? {
-            let value = members.next_value_seed(inner)?;
+            if object.len() == MAX_KEYS {
+                return Err(self.too_many_keys());
+            }
+            let place = self.inner(Step::Key(&key), depth);
+            let value = members.next_value_seed(Seed {
+                place: Some(&place),
+            })?;
             object.push((key, value));
         }
         Ok(Json::Object(object))
@@ -206,6 +275,36 @@ mod tests {
             serde_json::json!([1, "x", 2]),
             "a mixed list keeps its order"
         );
+    }
+
+    #[test]
+    fn an_object_of_too_many_keys_is_named() {
+        let object = |keys: usize| {
+            let members: Vec<String> = (0..keys).map(|key| format!("\"k{key}\":0")).collect();
+            format!("{{{}}}", members.join(","))
+        };
+        let most = object(MAX_KEYS);
+        let over = object(MAX_KEYS + 1);
+        for (body, place) in [
+            (over.clone(), "the body"),
+            (format!(r#"{{"parameters":{over}}}"#), "`parameters`"),
+            (format!(r#"{{"messages":[1,{over}]}}"#), "`messages[1]`"),
+            (
+                format!(r#"{{"messages":[{{"content":["x",{over}]}}]}}"#),
+                "`messages[0].content[1]`",
+            ),
+        ] {
+            let refusal = Json::parse(body.as_bytes()).unwrap_err();
+            let expected = format!(
+                "Failed to parse the request body as JSON: {place} has more than 4096 keys"
+            );
+            assert!(
+                refusal.message().starts_with(&expected),
+                "{}",
+                refusal.message()
+            );
+        }
+        assert!(Json::parse(format!("[{most},{most}]").as_bytes()).is_ok());
     }
 
     #[test]

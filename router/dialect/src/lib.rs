@@ -10,6 +10,7 @@ pub mod call;
 pub mod choice;
 pub mod end;
 pub mod fields;
+pub mod ignored;
 pub mod json;
 pub mod native;
 pub mod openai;

@@ -20,6 +20,10 @@ pub enum Cause {
     WrongType,
     /// A bound, or something that is not supported.
     Validation,
+    /// `suffix` of a text completion.
+    Suffix,
+    /// More prompts in one request than may be.
+    BatchSize,
     /// The chat template refused the messages.
     Template,
     /// Prompt and output do not fit the context.
@@ -104,6 +108,21 @@ impl Refusal {
         }
     }
 
+    /// An integer that its field cannot hold.
+    pub(crate) fn invalid_integer(path: &str, value: &str, expected: &str) -> Self {
+        Self::shape(
+            path,
+            &format!("{path}: invalid value: integer `{value}`, expected {expected}"),
+        )
+    }
+
+    /// The same, with another cause.
+    #[must_use]
+    pub(crate) fn because(mut self, cause: Cause) -> Self {
+        self.cause = cause;
+        self
+    }
+
     /// No JSON at all.
     pub fn malformed_json(problem: &str) -> Self {
         Self::new(
@@ -151,6 +170,8 @@ impl Refusal {
             | Cause::ContextLength
             | Cause::PayloadTooLarge
             | Cause::MediaType => "validation",
+            Cause::Suffix => "suffix not supported",
+            Cause::BatchSize => "batch size exceeded",
             Cause::Template => "template_error",
             Cause::Unauthorized => "unauthorized",
             Cause::ModelNotFound => "model_not_found",
@@ -169,12 +190,15 @@ impl Refusal {
     pub fn status(&self, dialect: Dialect) -> u16 {
         match self.cause {
             Cause::MalformedJson => 400,
-            Cause::WrongType | Cause::Validation | Cause::Template | Cause::ContextLength => {
-                match dialect {
-                    Dialect::Native => 422,
-                    Dialect::OpenAi => 400,
-                }
-            }
+            Cause::WrongType
+            | Cause::Validation
+            | Cause::Suffix
+            | Cause::BatchSize
+            | Cause::Template
+            | Cause::ContextLength => match dialect {
+                Dialect::Native => 422,
+                Dialect::OpenAi => 400,
+            },
             Cause::Unauthorized => 401,
             Cause::ModelNotFound => match dialect {
                 Dialect::Native => 422,
@@ -240,6 +264,8 @@ impl Refusal {
             Cause::MalformedJson
             | Cause::WrongType
             | Cause::Validation
+            | Cause::Suffix
+            | Cause::BatchSize
             | Cause::Template
             | Cause::NotFound
             | Cause::MethodNotAllowed
@@ -265,6 +291,8 @@ mod tests {
             (Cause::MalformedJson, 400, 400),
             (Cause::WrongType, 422, 400),
             (Cause::Validation, 422, 400),
+            (Cause::Suffix, 422, 400),
+            (Cause::BatchSize, 422, 400),
             (Cause::Template, 422, 400),
             (Cause::ContextLength, 422, 400),
             (Cause::Unauthorized, 401, 401),

@@ -208,6 +208,8 @@ fn failure_kind(cause: Cause) -> FailureKind {
         Cause::MalformedJson
         | Cause::WrongType
         | Cause::Validation
+        | Cause::Suffix
+        | Cause::BatchSize
         | Cause::ContextLength
         | Cause::Unauthorized
         | Cause::ModelNotFound

@@ -3,6 +3,7 @@
 use crate::bounds::Bounds;
 use crate::call::{Call, Prompt, Report, Sampling, SamplingRule};
 use crate::fields::Fields;
+use crate::ignored::Ignored;
 use crate::json::Json;
 use crate::refusal::Refusal;
 
@@ -31,7 +32,7 @@ pub struct NativeRequest {
     /// Report the prompt's tokens.
     pub decoder_input_details: bool,
     /// Keys that nothing knows.
-    pub ignored: Vec<String>,
+    pub ignored: Ignored,
 }
 
 /// Reads and bounds a body of a native generation route. Bounds that need the prompt's tokens come later.
@@ -41,7 +42,7 @@ pub fn read_generate(
     bounds: &Bounds,
 ) -> Result<NativeRequest, Refusal> {
     let mut body = Fields::of(json, "")?;
-    let mut ignored = Vec::new();
+    let mut ignored = Ignored::default();
     let inputs = match body.required("inputs")? {
         Json::String(text) => text.clone(),
         other => {
@@ -57,6 +58,7 @@ pub fn read_generate(
     let parameters = body.get("parameters")?.unwrap_or(&nothing);
     let mut fields = Fields::of(parameters, "parameters")?;
     let read = read_parameters(&mut fields)?;
+    refuse_unsupported(&read)?;
     fields.finish(&mut ignored);
     body.finish(&mut ignored);
     if inputs.is_empty() {
@@ -68,9 +70,11 @@ pub fn read_generate(
 }
 
 /// The members of `parameters`, types checked.
-struct Parameters {
+pub(crate) struct Parameters {
     best_of: Option<u32>,
     sampling: Sampling,
+    /// Any sign yet.
+    top_k: Option<i32>,
     max_new_tokens: Option<u32>,
     return_full_text: Option<bool>,
     stop: Vec<String>,
@@ -78,18 +82,27 @@ struct Parameters {
     details: bool,
     decoder_input_details: bool,
     top_n_tokens: Option<u32>,
-    add_special_tokens: bool,
+    pub(crate) add_special_tokens: Option<bool>,
+    watermark: Option<bool>,
+    has_grammar: bool,
+    adapter_id: Option<String>,
 }
 
-fn read_parameters(fields: &mut Fields<'_>) -> Result<Parameters, Refusal> {
+/// Reads `parameters`: types, no bounds.
+pub(crate) fn read_parameters(fields: &mut Fields<'_>) -> Result<Parameters, Refusal> {
     let do_sample = fields.boolean("do_sample")?.unwrap_or(false);
-    let top_k = fields.integer("top_k")?;
-    let parameters = Parameters {
+    let top_k = match fields.integer("top_k")? {
+        None => None,
+        Some(value) => Some(i32::try_from(value).map_err(|_| {
+            Refusal::invalid_integer("parameters.top_k", &value.to_string(), "i32")
+        })?),
+    };
+    Ok(Parameters {
         best_of: fields.u32("best_of")?,
         sampling: Sampling {
             rule: SamplingRule::Native { do_sample },
             temperature: fields.float("temperature")?,
-            top_k: top_k.map(native_top_k).transpose()?,
+            top_k: top_k.map(i32::unsigned_abs),
             top_p: fields.float("top_p")?,
             min_p: None,
             typical_p: fields.float("typical_p")?,
@@ -98,6 +111,7 @@ fn read_parameters(fields: &mut Fields<'_>) -> Result<Parameters, Refusal> {
             presence_penalty: None,
             seed: fields.u64("seed")?,
         },
+        top_k,
         max_new_tokens: fields.u32("max_new_tokens")?,
         return_full_text: fields.boolean("return_full_text")?,
         stop: fields.strings("stop", true)?,
@@ -105,50 +119,46 @@ fn read_parameters(fields: &mut Fields<'_>) -> Result<Parameters, Refusal> {
         details: fields.boolean("details")?.unwrap_or(false),
         decoder_input_details: fields.boolean("decoder_input_details")?.unwrap_or(false),
         top_n_tokens: fields.u32("top_n_tokens")?,
-        add_special_tokens: fields.boolean("add_special_tokens")?.unwrap_or(true),
-    };
-    if fields.boolean("watermark")? == Some(true) {
-        return Err(Refusal::validation(
-            "watermark",
-            "`watermark` is not supported",
-        ));
-    }
-    if fields.get("grammar")?.is_some() {
-        return Err(Refusal::validation("grammar", "grammar is not supported"));
-    }
-    if let Some(adapter) = fields.string("adapter_id")? {
-        return Err(Refusal::validation(
-            "adapter_id",
-            format!("`adapter_id`: no adapter {adapter:?} is loaded"),
-        ));
-    }
-    Ok(parameters)
+        add_special_tokens: fields.boolean("add_special_tokens")?,
+        watermark: fields.boolean("watermark")?,
+        has_grammar: fields.get("grammar")?.is_some(),
+        adapter_id: fields.string("adapter_id")?.map(str::to_owned),
+    })
 }
 
-/// TGI's `top_k` is an i32 above 0.
-fn native_top_k(value: i128) -> Result<u32, Refusal> {
-    if value <= 0 {
+/// What no model here does, and TGI's bound of `top_k`: above 0.
+fn refuse_unsupported(read: &Parameters) -> Result<(), Refusal> {
+    if read.top_k.is_some_and(|value| value <= 0) {
         return Err(Refusal::validation(
             "top_k",
             "`top_k` must be strictly positive",
         ));
     }
-    i32::try_from(value).map_or_else(
-        |_| {
-            Err(Refusal::shape(
-                "parameters.top_k",
-                &format!("parameters.top_k: invalid value: integer `{value}`, expected i32"),
-            ))
-        },
-        |value| Ok(value.unsigned_abs()),
-    )
+    if read.watermark == Some(true) {
+        return Err(Refusal::validation(
+            "watermark",
+            "`watermark` is not supported",
+        ));
+    }
+    if read.has_grammar {
+        return Err(Refusal::validation("grammar", "`grammar` is not supported"));
+    }
+    // The empty name is the base model.
+    if let Some(adapter) = read.adapter_id.as_deref().filter(|name| !name.is_empty()) {
+        let shown: String = adapter.chars().take(200).collect();
+        return Err(Refusal::validation(
+            "adapter_id",
+            format!("`adapter_id`: no adapter {shown:?} is loaded"),
+        ));
+    }
+    Ok(())
 }
 
-fn assemble(read: Parameters, inputs: String, stream: bool, ignored: Vec<String>) -> NativeRequest {
+fn assemble(read: Parameters, inputs: String, stream: bool, ignored: Ignored) -> NativeRequest {
     let best_of = read.best_of.unwrap_or(1);
     let mut call = Call::new(vec![Prompt::Text {
         text: inputs.clone(),
-        add_special_tokens: read.add_special_tokens,
+        add_special_tokens: read.add_special_tokens.unwrap_or(true),
     }]);
     call.best_of = best_of;
     call.sampling = read.sampling;
@@ -322,7 +332,7 @@ mod tests {
             (r#"{"watermark":true}"#, "`watermark` is not supported"),
             (
                 r#"{"grammar":{"type":"regex","value":"a"}}"#,
-                "grammar is not supported",
+                "`grammar` is not supported",
             ),
             (
                 r#"{"adapter_id":"x"}"#,
@@ -340,6 +350,25 @@ mod tests {
             assert_eq!(refusal.status(Dialect::Native), 422);
             assert_eq!(refusal.error_type(), "validation");
         }
+    }
+
+    #[test]
+    fn an_empty_adapter_id_is_the_base_model() {
+        let value = serde_json::json!({"adapter_id": ""});
+        let request = parameters(NativeRoute::Generate, &value).unwrap();
+        assert!(request.ignored.is_empty());
+    }
+
+    #[test]
+    fn top_k_beyond_32_bits_names_its_type() {
+        let value = serde_json::json!({"top_k": 2_147_483_648_u32});
+        assert_eq!(
+            parameters(NativeRoute::Generate, &value)
+                .unwrap_err()
+                .message(),
+            "Failed to deserialize the JSON body into the target type: parameters.top_k: invalid value: integer \
+             `2147483648`, expected i32"
+        );
     }
 
     #[test]
@@ -398,13 +427,13 @@ mod tests {
             serde_json::json!({"temperature": 0, "top_p": 1.0, "typical_p": 1, "num_beams": 4});
         let request = parameters(NativeRoute::Generate, &value).unwrap();
         assert!(!request.call.sampling.native_do_sample(true));
-        assert_eq!(request.ignored, ["parameters.num_beams"]);
+        assert_eq!(request.ignored.keys(), ["parameters.num_beams"]);
         let request = read(
             NativeRoute::Generate,
             &serde_json::json!({"inputs": "x", "stream": true}),
         )
         .unwrap();
-        assert_eq!(request.ignored, ["stream"], "only `/` knows it");
+        assert_eq!(request.ignored.keys(), ["stream"], "only `/` knows it");
         assert!(!request.call.stream);
     }
 

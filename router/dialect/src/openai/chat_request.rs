@@ -5,6 +5,7 @@ use super::messages::read_messages;
 use crate::bounds::Bounds;
 use crate::call::{Call, Prompt, Report};
 use crate::fields::Fields;
+use crate::ignored::Ignored;
 use crate::json::Json;
 use crate::refusal::Refusal;
 
@@ -20,13 +21,13 @@ pub struct ChatCall {
     /// What a stream carries.
     pub shape: StreamShape,
     /// Keys that nothing knows.
-    pub ignored: Vec<String>,
+    pub ignored: Ignored,
 }
 
 /// Reads and bounds the body.
 pub fn read_chat(json: &Json, bounds: &Bounds) -> Result<ChatCall, Refusal> {
     let mut body = Fields::of(json, "")?;
-    let mut ignored = Vec::new();
+    let mut ignored = Ignored::default();
     let common = read_common(&mut body, bounds, &mut ignored)?;
     let mut chat = read_messages(body.required("messages")?, bounds, &mut ignored)?;
     chat.add_generation_prompt = body.boolean("add_generation_prompt")?;
@@ -109,10 +110,6 @@ mod tests {
                 "tools",
                 serde_json::json!([{"type": "function", "function": {"name": "f"}}]),
             ),
-            (
-                "response_format",
-                serde_json::json!({"type": "json_object"}),
-            ),
             ("tool_choice", serde_json::json!("required")),
             ("reasoning_effort", serde_json::json!("low")),
             ("modalities", serde_json::json!(["text", "audio"])),
@@ -136,6 +133,30 @@ mod tests {
     }
 
     #[test]
+    fn response_format_says_which_type_is_refused() {
+        for (value, message) in [
+            (
+                serde_json::json!({"type": "json_object"}),
+                "`response_format` of type json_object is not supported yet",
+            ),
+            (
+                serde_json::json!({"type": "json_schema", "json_schema": {"name": "x"}}),
+                "`response_format` of type json_schema is not supported yet",
+            ),
+            (
+                serde_json::json!(7),
+                "`response_format` is not supported yet",
+            ),
+        ] {
+            let refusal = read(serde_json::json!({"response_format": value})).unwrap_err();
+            assert_eq!(
+                refusal.message(),
+                format!("Input validation error: {message}")
+            );
+        }
+    }
+
+    #[test]
     fn neutral_and_advisory_values_pass() {
         let body = serde_json::json!({
             "tools": [], "response_format": {"type": "text"}, "tool_choice": "auto", "modalities": ["text"],
@@ -143,7 +164,7 @@ mod tests {
             "logit_bias": {}, "stream_options": null, "parallel_tool_calls": true, "unheard_of": 1,
         });
         let call = read(body).unwrap();
-        assert_eq!(call.ignored, ["unheard_of"]);
+        assert_eq!(call.ignored.keys(), ["unheard_of"]);
     }
 
     #[test]
@@ -208,6 +229,22 @@ mod tests {
             (
                 serde_json::json!({"logit_bias": {"x": 1}}),
                 "`logit_bias`: \"x\" is no token id",
+            ),
+            (
+                serde_json::json!({"logit_bias": {"+5": 1}}),
+                "`logit_bias`: \"+5\" is no token id",
+            ),
+            (
+                serde_json::json!({"logit_bias": {"5": 1, "05": 1}}),
+                "`logit_bias`: id 5 is given twice",
+            ),
+            (
+                serde_json::json!({"top_k": -2}),
+                "`top_k` must be strictly positive",
+            ),
+            (
+                serde_json::json!({"top_k": 2_147_483_648_u32}),
+                "`top_k` must be > 0 and <= 2147483647. Given: 2147483648",
             ),
             (
                 serde_json::json!({"logprobs": false, "top_logprobs": 2}),

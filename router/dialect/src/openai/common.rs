@@ -3,8 +3,10 @@
 use crate::bounds::Bounds;
 use crate::call::{Call, Sampling, SamplingRule};
 use crate::fields::Fields;
+use crate::ignored::Ignored;
 use crate::json::Json;
 use crate::refusal::{Cause, Refusal};
+use std::collections::HashSet;
 
 /// Fields that change nothing in the answer: accepted with any value.
 const ADVISORY: [&str; 14] = [
@@ -26,8 +28,7 @@ const ADVISORY: [&str; 14] = [
 
 /// Fields that headrace does not honour: refused unless their value asks for nothing. Each with the values, besides
 /// `null` and empty ones, that do.
-const REFUSED: [(&str, &[&str]); 39] = [
-    ("response_format", &[r#"{"type":"text"}"#]),
+const REFUSED: [(&str, &[&str]); 38] = [
     ("tools", &[]),
     ("tool_choice", &[r#""none""#, r#""auto""#]),
     ("functions", &[]),
@@ -98,9 +99,10 @@ pub(super) struct Common {
 pub(super) fn read_common(
     body: &mut Fields<'_>,
     bounds: &Bounds,
-    ignored: &mut Vec<String>,
+    ignored: &mut Ignored,
 ) -> Result<Common, Refusal> {
     body.advisory(&ADVISORY)?;
+    refuse_response_format(body)?;
     for (key, neutral) in REFUSED {
         body.refused_unless(key, |value| is_neutral(value, neutral))?;
     }
@@ -123,6 +125,31 @@ pub(super) fn read_common(
     Ok(common)
 }
 
+/// Only plain text can be asked for; the refusal says which type was.
+fn refuse_response_format(body: &mut Fields<'_>) -> Result<(), Refusal> {
+    let Some(value) = body.get("response_format")? else {
+        return Ok(());
+    };
+    if is_neutral(value, &[r#"{"type":"text"}"#]) {
+        return Ok(());
+    }
+    let kind = match value {
+        Json::Object(members) => members.iter().find_map(|member| match member {
+            (key, Json::String(kind)) if key == "type" => Some(kind),
+            _ => None,
+        }),
+        _ => None,
+    };
+    let of_kind = kind.map_or_else(String::new, |kind| {
+        let shown: String = kind.chars().take(32).collect();
+        format!(" of type {shown}")
+    });
+    Err(Refusal::validation(
+        "response_format",
+        format!("`response_format`{of_kind} is not supported yet"),
+    ))
+}
+
 fn is_neutral(value: &Json, neutral: &[&str]) -> bool {
     let text = value.to_value().to_string();
     value.is_empty() || text == r#""""# || neutral.contains(&text.as_str())
@@ -134,10 +161,16 @@ fn read_sampling(body: &mut Fields<'_>) -> Result<Sampling, Refusal> {
         Some(-1 | 0) => Some(0),
         Some(value) => match i32::try_from(value) {
             Ok(value) if value > 0 => Some(value.unsigned_abs()),
-            _ => {
+            Ok(_) => {
                 return Err(Refusal::validation(
                     "top_k",
                     "`top_k` must be strictly positive",
+                ));
+            }
+            Err(_) => {
+                return Err(Refusal::validation(
+                    "top_k",
+                    format!("`top_k` must be > 0 and <= {}. Given: {value}", i32::MAX),
                 ));
             }
         },
@@ -189,9 +222,13 @@ fn read_logit_bias(body: &mut Fields<'_>, bounds: &Bounds) -> Result<Vec<(u32, f
         ));
     }
     let mut read: Vec<(u32, f32)> = Vec::with_capacity(members.len());
+    let mut seen = HashSet::with_capacity(members.len());
     for (key, value) in members {
-        let Ok(id) = key.parse::<u32>() else {
-            return refuse(format!("`logit_bias`: {key:?} is no token id"));
+        // `parse` alone would take a plus sign.
+        let is_decimal = key.bytes().all(|byte| byte.is_ascii_digit());
+        let Some(id) = key.parse::<u32>().ok().filter(|_| is_decimal) else {
+            let shown: String = key.chars().take(32).collect();
+            return refuse(format!("`logit_bias`: {shown:?} is no token id"));
         };
         let bias = match value {
             Json::Number(number) => number.as_f64(),
@@ -203,7 +240,7 @@ fn read_logit_bias(body: &mut Fields<'_>, bounds: &Bounds) -> Result<Vec<(u32, f
         let Some(bias) = bias.filter(|bias| (-100.0..=100.0).contains(bias)) else {
             return refuse("`logit_bias` values must be >= -100 and <= 100".to_owned());
         };
-        if read.iter().any(|(seen, _)| *seen == id) {
+        if !seen.insert(id) {
             return refuse(format!("`logit_bias`: id {id} is given twice"));
         }
         #[expect(clippy::cast_possible_truncation, reason = "at most 100 in size")]
@@ -215,7 +252,7 @@ fn read_logit_bias(body: &mut Fields<'_>, bounds: &Bounds) -> Result<Vec<(u32, f
 fn read_stream_options(
     body: &mut Fields<'_>,
     stream: bool,
-    ignored: &mut Vec<String>,
+    ignored: &mut Ignored,
 ) -> Result<StreamShape, Refusal> {
     let Some(options) = body.get("stream_options")? else {
         return Ok(StreamShape::default());

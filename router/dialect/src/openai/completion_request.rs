@@ -4,8 +4,9 @@ use super::common::{StreamShape, read_common};
 use crate::bounds::Bounds;
 use crate::call::{Call, Prompt, Report};
 use crate::fields::Fields;
+use crate::ignored::Ignored;
 use crate::json::Json;
-use crate::refusal::Refusal;
+use crate::refusal::{Cause, Refusal};
 
 /// A read completion request.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,7 +20,7 @@ pub struct CompletionCall {
     /// What a stream carries.
     pub shape: StreamShape,
     /// Keys that nothing knows.
-    pub ignored: Vec<String>,
+    pub ignored: Ignored,
 }
 
 /// Reads and bounds the body. `default_max_tokens` stands in for an absent `max_tokens`.
@@ -29,7 +30,7 @@ pub fn read_completion(
     default_max_tokens: Option<u32>,
 ) -> Result<CompletionCall, Refusal> {
     let mut body = Fields::of(json, "")?;
-    let mut ignored = Vec::new();
+    let mut ignored = Ignored::default();
     let common = read_common(&mut body, bounds, &mut ignored)?;
     let add_special_tokens = body.boolean("add_special_tokens")?.unwrap_or(true);
     let prompts = read_prompts(body.required("prompt")?, bounds, add_special_tokens)?;
@@ -43,7 +44,8 @@ pub fn read_completion(
         return Err(Refusal::validation(
             "suffix",
             "Suffix is not supported and can be achieved by preprocessing the prompt.",
-        ));
+        )
+        .because(Cause::Suffix));
     }
     body.finish(&mut ignored);
     let top_n = logprobs.unwrap_or(0);
@@ -132,7 +134,8 @@ fn read_prompts(
                         "Number of prompts exceeds the maximum allowed batch size of {}",
                         bounds.prompts
                     ),
-                ));
+                )
+                .because(Cause::BatchSize));
             }
             items
                 .iter()
@@ -237,13 +240,36 @@ mod tests {
     }
 
     #[test]
+    fn suffix_and_batch_size_have_tgis_error_types() {
+        for (body, error_type) in [
+            (
+                serde_json::json!({"prompt": "x", "suffix": "y"}),
+                "suffix not supported",
+            ),
+            (
+                serde_json::json!({"prompt": vec!["a"; 65]}),
+                "batch size exceeded",
+            ),
+        ] {
+            let refusal = read(&body).unwrap_err();
+            assert_eq!(refusal.error_type(), error_type);
+            assert_eq!(refusal.status(Dialect::OpenAi), 400);
+            assert!(
+                refusal
+                    .body(Dialect::OpenAi)
+                    .contains("\"type\":\"invalid_request_error\"")
+            );
+        }
+    }
+
+    #[test]
     fn what_javascript_clients_send_passes() {
         let call = read(&serde_json::json!({
             "model": "http://127.0.0.1:3000", "prompt": "x", "max_tokens": 3, "return_full_text": false,
             "do_sample": true, "suffix": null, "logprobs": null, "echo": false
         }))
         .unwrap();
-        assert_eq!(call.ignored, ["return_full_text", "do_sample"]);
+        assert_eq!(call.ignored.keys(), ["return_full_text", "do_sample"]);
     }
 
     #[test]

@@ -48,9 +48,16 @@ pub(super) fn push_completion_entry(
     let token = text_of(&bytes_of(tokenizer, step.id));
     let mut top = serde_json::Map::new();
     for &(id, logprob) in &step.top {
-        // Two ids may have one text (parts of characters do); the likelier one keeps it.
-        top.entry(text_of(&bytes_of(tokenizer, id)))
-            .or_insert_with(|| number(logprob));
+        // Two ids may have one text (parts of characters do). The sampled one keeps it, then the likeliest; the
+        // others are told apart by their ids.
+        let text = text_of(&bytes_of(tokenizer, id));
+        let is_taken = top.contains_key(&text) || (text == token && id != step.id);
+        let key = if is_taken {
+            format!("token_id:{id}")
+        } else {
+            text
+        };
+        top.entry(key).or_insert_with(|| number(logprob));
     }
     top.entry(token.clone())
         .or_insert_with(|| number(step.logprob));

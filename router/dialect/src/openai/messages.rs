@@ -3,6 +3,7 @@
 use crate::bounds::Bounds;
 use crate::call::ChatPrompt;
 use crate::fields::Fields;
+use crate::ignored::Ignored;
 use crate::json::Json;
 use crate::refusal::Refusal;
 use serde_json::{Map, Value};
@@ -12,7 +13,7 @@ use serde_json::{Map, Value};
 pub(super) fn read_messages(
     json: &Json,
     bounds: &Bounds,
-    ignored: &mut Vec<String>,
+    ignored: &mut Ignored,
 ) -> Result<ChatPrompt, Refusal> {
     let items: &[Json] = match json {
         Json::Array(items) => items,
@@ -52,7 +53,7 @@ fn read_message(
     json: &Json,
     path: &str,
     chat: &mut ChatPrompt,
-    ignored: &mut Vec<String>,
+    ignored: &mut Ignored,
 ) -> Result<Value, Refusal> {
     let mut fields = Fields::of(json, path)?;
     let mut message = Map::new();
@@ -66,11 +67,14 @@ fn read_message(
             ));
         }
     };
-    let content = match fields.get("content")? {
-        None => None,
-        Some(json) => Some(read_content(json, &fields.path_of("content"))?),
-    };
     let tool_calls = fields.get("tool_calls")?.filter(|calls| !calls.is_empty());
+    let has_calls = tool_calls.is_some();
+    let content = match fields.get("content")? {
+        // An assistant's turn without text is how histories tell of an empty answer.
+        None if role == "assistant" && !has_calls => Some(String::new()),
+        None => None,
+        Some(json) => Some(read_content(json, &fields.path_of("content"), ignored)?),
+    };
     let call_path = fields.path_of("tool_calls");
     let name = fields.string("name")?;
     let tool_call_id = fields.string("tool_call_id")?;
@@ -93,7 +97,7 @@ fn read_message(
         message.insert("name".to_owned(), name.into());
     }
     if let Some(calls) = tool_calls {
-        let calls = read_tool_calls(calls, &call_path)?;
+        let calls = read_tool_calls(calls, &call_path, ignored)?;
         chat.weight += calls.to_string().len();
         message.insert("tool_calls".to_owned(), calls);
     }
@@ -104,13 +108,13 @@ fn read_message(
 }
 
 /// A string, or text parts.
-fn read_content(json: &Json, path: &str) -> Result<String, Refusal> {
+fn read_content(json: &Json, path: &str, ignored: &mut Ignored) -> Result<String, Refusal> {
     match json {
         Json::String(text) => Ok(text.clone()),
         Json::Array(parts) => {
             let mut text = String::new();
             for (index, part) in parts.iter().enumerate() {
-                text.push_str(read_part(part, &format!("{path}[{index}]"))?);
+                text.push_str(read_part(part, &format!("{path}[{index}]"), ignored)?);
             }
             Ok(text)
         }
@@ -122,24 +126,27 @@ fn read_content(json: &Json, path: &str) -> Result<String, Refusal> {
     }
 }
 
-fn read_part<'a>(json: &'a Json, path: &str) -> Result<&'a str, Refusal> {
+fn read_part<'a>(json: &'a Json, path: &str, ignored: &mut Ignored) -> Result<&'a str, Refusal> {
     if let Json::String(text) = json {
         return Ok(text);
     }
     let mut fields = Fields::of(json, path)?;
     let kind = fields.string("type")?.unwrap_or("text");
-    let text_path = fields.path_of("text");
     match kind {
         "text" | "input_text" | "output_text" | "refusal" => {
             let key = if kind == "refusal" { "refusal" } else { "text" };
-            match fields.required(key)? {
-                Json::String(text) => Ok(text),
-                other => Err(Refusal::wrong_type(
-                    &text_path,
-                    &other.describe(),
-                    "a string",
-                )),
-            }
+            let text = match fields.required(key)? {
+                Json::String(text) => text,
+                other => {
+                    return Err(Refusal::wrong_type(
+                        &fields.path_of(key),
+                        &other.describe(),
+                        "a string",
+                    ));
+                }
+            };
+            fields.finish(ignored);
+            Ok(text)
         }
         other => {
             let shown: String = other.chars().take(32).collect();
@@ -151,8 +158,9 @@ fn read_part<'a>(json: &'a Json, path: &str) -> Result<&'a str, Refusal> {
     }
 }
 
-/// Past calls of the assistant: an id, a type, and a function with a name and arguments.
-fn read_tool_calls(json: &Json, path: &str) -> Result<Value, Refusal> {
+/// Past calls of the assistant: an id, a type, and a function with a name and arguments. Templates get these keys
+/// and no other.
+fn read_tool_calls(json: &Json, path: &str, ignored: &mut Ignored) -> Result<Value, Refusal> {
     let Json::Array(calls) = json else {
         return Err(Refusal::wrong_type(
             path,
@@ -169,7 +177,22 @@ fn read_tool_calls(json: &Json, path: &str) -> Result<Value, Refusal> {
             let path = function.path_of("name");
             return Err(Refusal::shape(&path, &format!("missing field `{path}`")));
         }
-        read.push(call.to_value());
+        let mut kept = Map::new();
+        for key in ["id", "type", "index"] {
+            if let Some(value) = fields.get(key)? {
+                kept.insert(key.to_owned(), value.to_value());
+            }
+        }
+        let mut kept_function = Map::new();
+        for key in ["name", "arguments"] {
+            if let Some(value) = function.get(key)? {
+                kept_function.insert(key.to_owned(), value.to_value());
+            }
+        }
+        function.finish(ignored);
+        fields.finish(ignored);
+        kept.insert("function".to_owned(), Value::Object(kept_function));
+        read.push(Value::Object(kept));
     }
     Ok(Value::Array(read))
 }
@@ -181,6 +204,10 @@ mod tests {
     use crate::refusal::Dialect;
 
     fn read(body: &Value) -> Result<ChatPrompt, String> {
+        read_with_ignored(body).map(|(chat, _)| chat)
+    }
+
+    fn read_with_ignored(body: &Value) -> Result<(ChatPrompt, Ignored), String> {
         let flags = Flags {
             max_best_of: 2,
             max_stop_sequences: 4,
@@ -188,7 +215,9 @@ mod tests {
             max_client_batch_size: 4,
         };
         let json = Json::parse(body.to_string().as_bytes()).unwrap();
-        read_messages(&json, &Bounds::of(Dialect::OpenAi, flags), &mut Vec::new())
+        let mut ignored = Ignored::default();
+        read_messages(&json, &Bounds::of(Dialect::OpenAi, flags), &mut ignored)
+            .map(|chat| (chat, ignored))
             .map_err(|refusal| refusal.message().to_owned())
     }
 
@@ -220,6 +249,44 @@ mod tests {
             .unwrap();
             assert_eq!(chat.messages[0]["tool_calls"][0], call);
             assert_eq!(chat.messages[1]["tool_call_id"], "1");
+        }
+    }
+
+    #[test]
+    fn unknown_keys_of_parts_and_calls_are_named() {
+        let (chat, ignored) = read_with_ignored(&serde_json::json!([
+            {"role": "user", "content": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]},
+            {"role": "assistant", "content": null, "tool_calls": [
+                {"id": "1", "type": "function", "extra_content": 1, "function": {"name": "f", "arguments": "{}", "strict": true}}
+            ]},
+        ]))
+        .unwrap();
+        assert_eq!(
+            ignored.keys(),
+            [
+                "messages[0].content[0].cache_control",
+                "messages[1].tool_calls[0].function.strict",
+                "messages[1].tool_calls[0].extra_content",
+            ]
+        );
+        assert_eq!(
+            chat.messages[1]["tool_calls"],
+            serde_json::json!([{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}])
+        );
+    }
+
+    #[test]
+    fn an_assistants_null_content_is_empty() {
+        for message in [
+            serde_json::json!({"role": "assistant", "content": null}),
+            serde_json::json!({"role": "assistant"}),
+        ] {
+            let chat =
+                read(&serde_json::json!([message, {"role": "user", "content": "x"}])).unwrap();
+            assert_eq!(
+                chat.messages[0],
+                serde_json::json!({"role": "assistant", "content": ""})
+            );
         }
     }
 

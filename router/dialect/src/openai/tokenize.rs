@@ -4,7 +4,9 @@ use super::messages::read_messages;
 use crate::bounds::Bounds;
 use crate::call::Prompt;
 use crate::fields::Fields;
+use crate::ignored::Ignored;
 use crate::json::Json;
+use crate::native::read_parameters;
 use crate::refusal::Refusal;
 
 /// What to tokenise and in whose shape to answer.
@@ -15,7 +17,7 @@ pub enum TokenizeCall {
         /// The text.
         prompt: Prompt,
         /// Keys that nothing knows.
-        ignored: Vec<String>,
+        ignored: Ignored,
     },
     /// `prompt` or `messages`: vLLM's object.
     Counted {
@@ -24,7 +26,7 @@ pub enum TokenizeCall {
         /// Give texts too.
         return_token_strs: bool,
         /// Keys that nothing knows.
-        ignored: Vec<String>,
+        ignored: Ignored,
     },
 }
 
@@ -41,12 +43,12 @@ pub fn read_tokenize(json: &Json, bounds: &Bounds) -> Result<TokenizeCall, Refus
             "exactly one of `inputs`, `prompt` and `messages` must be given",
         ));
     }
-    let mut ignored = Vec::new();
+    let mut ignored = Ignored::default();
     let add_special_tokens = body.boolean("add_special_tokens")?;
     if inputs.is_some() {
         let text = required_text(&mut body, "inputs")?;
         let add_special_tokens = add_special_tokens
-            .or(native_special_tokens(&mut body)?)
+            .or(native_special_tokens(&mut body, &mut ignored)?)
             .unwrap_or(true);
         body.finish(&mut ignored);
         return Ok(TokenizeCall::Native {
@@ -80,12 +82,19 @@ pub fn read_tokenize(json: &Json, bounds: &Bounds) -> Result<TokenizeCall, Refus
     })
 }
 
-/// `parameters.add_special_tokens`; the other generation parameters change nothing here.
-fn native_special_tokens(body: &mut Fields<'_>) -> Result<Option<bool>, Refusal> {
-    match body.get("parameters")? {
-        None => Ok(None),
-        Some(json) => Fields::of(json, "parameters")?.boolean("add_special_tokens"),
-    }
+/// `parameters.add_special_tokens`. The other generation parameters change nothing here, but their types are those
+/// of `/generate`.
+fn native_special_tokens(
+    body: &mut Fields<'_>,
+    ignored: &mut Ignored,
+) -> Result<Option<bool>, Refusal> {
+    let Some(json) = body.get("parameters")? else {
+        return Ok(None);
+    };
+    let mut fields = Fields::of(json, "parameters")?;
+    let read = read_parameters(&mut fields)?;
+    fields.finish(ignored);
+    Ok(read.add_special_tokens)
 }
 
 fn required_text(body: &mut Fields<'_>, key: &'static str) -> Result<String, Refusal> {
@@ -99,7 +108,7 @@ fn required_text(body: &mut Fields<'_>, key: &'static str) -> Result<String, Ref
 }
 
 /// Reads `/chat_tokenize`: a chat request, of which only the messages matter.
-pub fn read_chat_tokenize(json: &Json, bounds: &Bounds) -> Result<(Prompt, Vec<String>), Refusal> {
+pub fn read_chat_tokenize(json: &Json, bounds: &Bounds) -> Result<(Prompt, Ignored), Refusal> {
     let call = super::read_chat(json, bounds)?;
     let ignored = call.ignored;
     call.call
@@ -108,4 +117,67 @@ pub fn read_chat_tokenize(json: &Json, bounds: &Bounds) -> Result<(Prompt, Vec<S
         .next()
         .map(|prompt| (prompt, ignored))
         .ok_or_else(|| Refusal::validation("messages", "`messages` cannot be empty"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bounds::Flags;
+    use crate::refusal::Dialect;
+
+    fn read(body: &serde_json::Value) -> Result<TokenizeCall, Refusal> {
+        let flags = Flags {
+            max_best_of: 2,
+            max_stop_sequences: 4,
+            max_top_n_tokens: 5,
+            max_client_batch_size: 4,
+        };
+        let json = Json::parse(body.to_string().as_bytes())?;
+        read_tokenize(&json, &Bounds::of(Dialect::OpenAi, flags))
+    }
+
+    #[test]
+    fn parameters_have_the_types_of_generate() {
+        for (parameters, message) in [
+            (
+                serde_json::json!({"temperature": "hot"}),
+                "parameters.temperature: invalid type: string \"hot\", expected a 32-bit float",
+            ),
+            (
+                serde_json::json!({"max_new_tokens": -1}),
+                "parameters.max_new_tokens: invalid value: integer `-1`, expected u32",
+            ),
+            (
+                serde_json::json!({"adapter_id": 1}),
+                "parameters.adapter_id: invalid type: integer `1`, expected a string",
+            ),
+        ] {
+            let refusal =
+                read(&serde_json::json!({"inputs": "x", "parameters": parameters})).unwrap_err();
+            assert_eq!(
+                refusal.message(),
+                format!("Failed to deserialize the JSON body into the target type: {message}")
+            );
+        }
+    }
+
+    #[test]
+    fn unknown_parameters_are_named() {
+        let call = read(&serde_json::json!({
+            "inputs": "x", "other": 1,
+            "parameters": {"add_special_tokens": false, "num_beams": 4, "seed": 1}
+        }))
+        .unwrap();
+        let TokenizeCall::Native { prompt, ignored } = call else {
+            panic!("not native: {call:?}")
+        };
+        assert_eq!(ignored.keys(), ["parameters.num_beams", "other"]);
+        assert_eq!(
+            prompt,
+            Prompt::Text {
+                text: "x".to_owned(),
+                add_special_tokens: false
+            }
+        );
+    }
 }

@@ -4,6 +4,7 @@ use crate::app::AppState;
 use crate::request_log::{Counts, RequestLog, Times};
 use axum::body::Body;
 use axum::response::Response;
+use headrace_dialect::ignored::Ignored;
 use headrace_dialect::refusal::{Cause, Dialect, Refusal, to_json};
 use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -12,9 +13,6 @@ use std::time::Duration;
 
 /// Keys that nothing knows, in a request that was answered all the same.
 const IGNORED: HeaderName = HeaderName::from_static("x-headrace-ignored");
-
-/// What fits the header above.
-const IGNORED_BYTES: usize = 1024;
 
 /// A JSON body with a status.
 pub(crate) fn json_text(status: StatusCode, body: String) -> Response {
@@ -81,27 +79,11 @@ pub(crate) fn finish(
     })
 }
 
-/// Names the ignored keys. They are a client's text: what could break a header is left out, the rest is cut.
-pub(crate) fn add_ignored(response: &mut Response, ignored: &[String]) {
-    if ignored.is_empty() {
-        return;
+/// Names the ignored keys.
+pub(crate) fn add_ignored(response: &mut Response, ignored: &Ignored) {
+    if let Some(line) = ignored.header() {
+        insert(response.headers_mut(), IGNORED, line);
     }
-    let mut line = String::new();
-    for key in ignored {
-        let key: String = key
-            .chars()
-            .filter(|character| character.is_ascii_graphic() && *character != ',')
-            .take(100)
-            .collect();
-        if line.len() + key.len() + 2 > IGNORED_BYTES {
-            break;
-        }
-        if !line.is_empty() {
-            line.push_str(", ");
-        }
-        line.push_str(&key);
-    }
-    insert(response.headers_mut(), IGNORED, line);
 }
 
 fn insert(headers: &mut HeaderMap, name: HeaderName, value: String) {
@@ -210,9 +192,12 @@ mod tests {
     #[test]
     fn ignored_keys_cannot_break_the_header() {
         let mut response = Response::new(Body::empty());
-        let keys = ["a\r\nx: y".to_owned(), "b,c".to_owned(), "x".repeat(5000)];
-        add_ignored(&mut response, &keys);
+        let mut ignored = Ignored::default();
+        for key in ["a\r\nx: y", "b,c", &"x".repeat(5000)] {
+            ignored.push("", key);
+        }
+        add_ignored(&mut response, &ignored);
         let value = response.headers()[IGNORED].to_str().unwrap().to_owned();
-        assert_eq!(value, format!("ax:y, bc, {}", "x".repeat(100)));
+        assert_eq!(value, format!("a%0D%0Ax:%20y, b%2Cc, {}", "x".repeat(100)));
     }
 }

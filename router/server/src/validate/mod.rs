@@ -7,6 +7,7 @@ mod prompts;
 
 use crate::app::AppState;
 use crate::engine::{EngineHandle, SequenceStream, SubmitFailure};
+use crate::room::Room;
 use crate::services::ModelServices;
 use headrace_dialect::bounds::ContextLimits;
 use headrace_dialect::call::{Call, Sampling};
@@ -73,12 +74,18 @@ impl ValidatedCall {
         };
         let truncate = call.truncate;
         let asked = call.max_new_tokens;
-        let prompts = prompts::encode_all(state, call.prompts, truncate).await?;
+        let room = Room {
+            limits,
+            dialect,
+            asked,
+            is_cut: truncate.is_some(),
+        };
+        let prompts = prompts::encode_all(state, call.prompts, truncate, room).await?;
         let prompts = prompts
             .into_iter()
             .map(|ids| {
                 let max_new_tokens = limits.output_tokens(dialect, ids.len(), asked)?;
-                check_prompt(&ids, &limits)?;
+                check_prompt(&ids, &limits, dialect)?;
                 check_min_tokens(call.min_tokens, max_new_tokens)?;
                 Ok(ValidatedPrompt {
                     ids: Arc::from(ids),
@@ -237,15 +244,22 @@ fn check_truncate(call: &Call, limits: &ContextLimits) -> Result<(), Refusal> {
     }
 }
 
-fn check_prompt(ids: &[TokenId], limits: &ContextLimits) -> Result<(), Refusal> {
+fn check_prompt(ids: &[TokenId], limits: &ContextLimits, dialect: Dialect) -> Result<(), Refusal> {
+    let field = match dialect {
+        Dialect::Native => "inputs",
+        Dialect::OpenAi => "prompt",
+    };
     if ids.is_empty() {
-        return Err(Refusal::validation("inputs", "`inputs` cannot be empty"));
+        return Err(Refusal::validation(
+            field,
+            format!("`{field}` cannot be empty"),
+        ));
     }
     match ids.iter().find(|id| **id >= limits.vocab_size) {
         Some(id) => Err(Refusal::validation(
-            "prompt",
+            field,
             format!(
-                "`prompt`: token id {id} is not below the vocabulary size {}",
+                "`{field}`: token id {id} is not below the vocabulary size {}",
                 limits.vocab_size
             ),
         )),
@@ -280,6 +294,34 @@ pub(crate) fn submit_refusal(failure: &SubmitFailure) -> Refusal {
         | SubmitFailure::Invalid(_) => Refusal::new(Cause::Internal, failure.to_string()),
         SubmitFailure::Draining | SubmitFailure::NotReady | SubmitFailure::EngineGone => {
             Refusal::new(Cause::Unavailable, failure.to_string())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prompts_faults_name_the_dialects_field() {
+        let limits = ContextLimits {
+            max_input_tokens: 9,
+            max_total_tokens: 10,
+            vocab_size: 100,
+        };
+        for (dialect, field) in [(Dialect::Native, "inputs"), (Dialect::OpenAi, "prompt")] {
+            assert_eq!(
+                check_prompt(&[1, 100], &limits, dialect)
+                    .unwrap_err()
+                    .message(),
+                format!(
+                    "Input validation error: `{field}`: token id 100 is not below the vocabulary size 100"
+                )
+            );
+            assert_eq!(
+                check_prompt(&[], &limits, dialect).unwrap_err().message(),
+                format!("Input validation error: `{field}` cannot be empty")
+            );
         }
     }
 }
