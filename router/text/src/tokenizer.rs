@@ -1,6 +1,7 @@
 //! Text to ids.
 
 mod config;
+mod fewest;
 #[cfg(test)]
 mod tests;
 
@@ -10,6 +11,7 @@ use crate::gguf::{GgufVocabulary, ScoreModel};
 use crate::pieces::{Piece, PieceTable, VocabularyEntry};
 use crate::prompt::RenderedPrompt;
 use config::{NamedTokens, TokenizerConfig};
+use fewest::FewestTokens;
 use std::collections::BTreeMap;
 use std::path::Path;
 use tokenizers::{
@@ -55,6 +57,7 @@ pub struct Tokenizer {
     pieces: PieceTable,
     ends: Ends,
     named: NamedTokens,
+    fewest: Option<FewestTokens>,
     /// `tokenizer.chat_template` of GGUF metadata.
     gguf_template: Option<String>,
 }
@@ -135,7 +138,14 @@ impl Tokenizer {
             first: vocabulary.bos_id.filter(|_| built.adds_bos),
             last: vocabulary.eos_id.filter(|_| built.adds_eos),
         };
+        // Merging by scores is not known to keep every byte.
+        let fewest = if built.scores.is_none() {
+            FewestTokens::new(&built.library, &pieces)
+        } else {
+            None
+        };
         Ok(Self {
+            fewest,
             added: added_tokens(&built.library)?,
             library: built.library,
             scores: built.scores,
@@ -194,6 +204,7 @@ impl Tokenizer {
             },
         };
         Ok(Self {
+            fewest: FewestTokens::new(&library, &pieces),
             added: added_tokens(&library)?,
             library,
             scores: None,
@@ -216,6 +227,12 @@ impl Tokenizer {
             SpecialText::Plain => self.encode_split(text, Literals::AllText)?,
         };
         self.finish(encoding, add_special_tokens)
+    }
+
+    /// A number of ids that encoding `text` yields at least, for next to nothing. 0 where the tokenizer allows no
+    /// such bound.
+    pub fn fewest_tokens(&self, text: &str) -> usize {
+        self.fewest.as_ref().map_or(0, |fewest| fewest.of(text))
     }
 
     /// Encodes a rendered chat prompt. Nothing is added: templates write the beginning themselves. An added

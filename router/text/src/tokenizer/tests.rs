@@ -117,3 +117,67 @@ fn a_token_of_the_template_inside_a_broken_one_is_found() {
     };
     assert_eq!(tokenizer.encode_chat(&prompt).unwrap().ids[1..], [257]);
 }
+
+/// Byte-level, with merges up to `aaaa` and without a token for `\u{1}`.
+fn merging_tokenizer(normalizer: &serde_json::Value, left_strip: bool) -> Tokenizer {
+    let mut tokens: Vec<String> = tokenizers::pre_tokenizers::byte_level::ByteLevel::alphabet()
+        .into_iter()
+        .filter(|character| *character != '\u{101}')
+        .map(|character| character.to_string())
+        .collect();
+    tokens.sort();
+    tokens.extend(["aa".to_owned(), "aaaa".to_owned()]);
+    let vocabulary: serde_json::Map<String, serde_json::Value> = tokens
+        .into_iter()
+        .enumerate()
+        .map(|(id, token)| (token, id.into()))
+        .collect();
+    let byte_level = serde_json::json!({
+        "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true,
+    });
+    let json = serde_json::json!({
+        "version": "1.0", "truncation": null, "padding": null, "normalizer": normalizer,
+        "pre_tokenizer": byte_level, "post_processor": null, "decoder": byte_level,
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": ["a a", "aa aa"]},
+        "added_tokens": [{
+            "id": 257, "content": "<end>", "special": true, "normalized": false, "lstrip": left_strip,
+            "rstrip": false, "single_word": false,
+        }],
+    });
+    Tokenizer::from_bytes(json.to_string().as_bytes()).unwrap()
+}
+
+#[test]
+fn fewest_tokens_is_never_more_than_there_are() {
+    let tokenizer = merging_tokenizer(&serde_json::Value::Null, false);
+    let count = |text: &str| {
+        tokenizer
+            .encode(text, false, SpecialText::Parse)
+            .unwrap()
+            .ids
+            .len()
+    };
+    // The longest is `<end>`: five bytes.
+    assert_eq!(tokenizer.fewest_tokens(&"<end>".repeat(100)), 100);
+    assert_eq!(count(&"<end>".repeat(100)), 100);
+    assert_eq!(tokenizer.fewest_tokens(&"a".repeat(4000)), 800);
+    assert_eq!(count(&"a".repeat(4000)), 1000);
+    // The model drops what it has no token for.
+    assert_eq!(count(&"\u{1}".repeat(50)), 0);
+    assert_eq!(tokenizer.fewest_tokens(&"\u{1}".repeat(50)), 0);
+    assert_eq!(tokenizer.fewest_tokens(""), 0);
+    // No bound where something may shorten the text first.
+    let shortened = merging_tokenizer(&serde_json::json!({"type": "NFC"}), false);
+    assert_eq!(shortened.fewest_tokens("aaaa"), 0);
+    let swallowing = merging_tokenizer(&serde_json::Value::Null, true);
+    assert_eq!(swallowing.fewest_tokens("aaaa"), 0);
+}
+
+proptest! {
+    #[test]
+    fn fewest_tokens_holds_for_any_text(text in "(aaaa|<end>|  |\\PC|\u{1}){0,40}") {
+        let tokenizer = merging_tokenizer(&serde_json::Value::Null, false);
+        let encoding = tokenizer.encode(&text, false, SpecialText::Parse).unwrap();
+        prop_assert!(tokenizer.fewest_tokens(&text) <= encoding.ids.len());
+    }
+}
