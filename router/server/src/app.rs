@@ -7,6 +7,7 @@ use crate::request_id;
 use crate::request_log::RequestLog;
 use crate::routes::{self, reply};
 use crate::services::ModelServices;
+use crate::slow_body;
 use crate::tokenise::{QueueBounds, TokenisePool};
 use axum::Router;
 use axum::extract::{Request, State};
@@ -169,6 +170,9 @@ pub fn router(state: AppState) -> Router {
         .method_not_allowed_fallback(routes::method_not_allowed)
         .layer(middleware::from_fn_with_state(state.clone(), guard))
         .layer(middleware::from_fn_with_state(state.clone(), catch_panics))
+        .layer(middleware::from_fn(|request, next| {
+            slow_body::answer_in_time(request, next, slow_body::PATIENCE)
+        }))
         .layer(cors)
         .layer(middleware::from_fn_with_state(state.clone(), observe))
         .with_state(state)

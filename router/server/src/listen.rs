@@ -3,11 +3,21 @@
 use crate::engine::EngineHandle;
 use crate::metrics::{CONTENT_TYPE, Metrics};
 use axum::Router;
+use axum::body::Body;
 use axum::routing::get;
-use axum::serve::ListenerExt;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::HttpService;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use std::future::Future;
+use std::io::ErrorKind;
 use std::sync::Arc;
-use tokio::net::TcpListener;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tower::ServiceExt;
 
 /// The address cannot be listened on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,7 +56,7 @@ pub async fn bind(
         format!("{hostname}:{port}")
     };
     TcpListener::bind(&address).await.map_err(|error| {
-        if error.kind() == std::io::ErrorKind::AddrInUse {
+        if error.kind() == ErrorKind::AddrInUse {
             ListenError::InUse { address, flag }
         } else {
             ListenError::Other {
@@ -58,21 +68,111 @@ pub async fn bind(
     })
 }
 
+/// For a request's head; also how long a connection may be idle. A body has a limit of its own, an answer none.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Bytes of a request's head, and header fields in it. More gets 431.
+const MAX_HEAD: usize = 64 << 10;
+const MAX_HEADERS: usize = 100;
+
+/// Before a failed accept is tried again: the first time, and at most. The usual cause is a lack of file descriptors,
+/// which only passes when a connection ends.
+const ACCEPT_BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
 /// Serves until `stop`, then until the responses under way are out.
 pub async fn serve(
     listener: TcpListener,
     app: Router,
     stop: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
-    // A token is a small write that must leave at once.
-    let listener = listener.tap_io(|stream| {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!("TCP_NODELAY: {error}");
+) {
+    serve_with(listener, app, stop, HEAD_TIMEOUT).await;
+}
+
+async fn serve_with(
+    listener: TcpListener,
+    app: Router,
+    stop: impl Future<Output = ()> + Send + 'static,
+    head_timeout: Duration,
+) {
+    let mut server = http1::Builder::new();
+    server
+        .timer(TokioTimer::new())
+        .header_read_timeout(head_timeout)
+        .max_headers(MAX_HEADERS)
+        .max_header_size(MAX_HEAD);
+    // Not `half_close`: with it a client that leaves while its request waits would be noticed only when something is
+    // written to it.
+    let (stopping, is_stopping) = watch::channel(());
+    tokio::pin!(stop);
+    loop {
+        let stream = tokio::select! {
+            () = &mut stop => break,
+            stream = accept(&listener) => stream,
+        };
+        let service = TowerToHyperService::new(
+            app.clone()
+                .map_request(|request: Request<Incoming>| request.map(Body::new)),
+        );
+        let connection = server.serve_connection(TokioIo::new(stream), service);
+        tokio::spawn(run_connection(connection, is_stopping.clone()));
+    }
+    drop(listener);
+    drop(is_stopping);
+    stopping.send_replace(());
+    // Every connection holds a receiver.
+    stopping.closed().await;
+}
+
+/// One connection to its end; told to stop it finishes the response under way.
+async fn run_connection<S>(
+    connection: http1::Connection<TokioIo<TcpStream>, S>,
+    mut is_stopping: watch::Receiver<()>,
+) where
+    S: HttpService<Incoming, ResBody = Body>,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut connection = std::pin::pin!(connection);
+    let result = tokio::select! {
+        result = connection.as_mut() => result,
+        _ = is_stopping.changed() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
         }
-    });
-    axum::serve(listener, app)
-        .with_graceful_shutdown(stop)
-        .await
+    };
+    if let Err(error) = result {
+        // A client that left or was too slow.
+        tracing::debug!("connection: {error}");
+    }
+}
+
+/// The next connection.
+async fn accept(listener: &TcpListener) -> TcpStream {
+    let (mut pause, most) = ACCEPT_BACKOFF;
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                // A token is a small write that must leave at once.
+                if let Err(error) = stream.set_nodelay(true) {
+                    tracing::debug!("TCP_NODELAY: {error}");
+                }
+                return stream;
+            }
+            Err(error) if is_clients_fault(&error) => {}
+            Err(error) => {
+                tracing::warn!("cannot accept a connection: {error}");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(most);
+            }
+        }
+    }
+}
+
+/// The client was gone before it was accepted; the next one may be well.
+fn is_clients_fault(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionRefused | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset
+    )
 }
 
 /// The application of the second listener: `/metrics` and nothing else.
@@ -87,6 +187,7 @@ pub fn metrics_only(engine: EngineHandle, metrics: Arc<Metrics>) -> Router {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     #[tokio::test]
     async fn a_taken_port_is_named() {
@@ -104,5 +205,92 @@ mod tests {
                 .starts_with("cannot listen on no such host:1: "),
             "{error}"
         );
+    }
+
+    const SHORT: Duration = Duration::from_millis(200);
+
+    /// A server with a short patience, and what ends it.
+    async fn start() -> (
+        std::net::SocketAddr,
+        tokio::sync::oneshot::Sender<()>,
+        tokio::task::JoinHandle<()>,
+    ) {
+        let listener = bind("127.0.0.1", 0, "--port").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let app = Router::new()
+            .route("/quick", get(|| async { "quick" }))
+            .route(
+                "/slow",
+                get(|| async {
+                    tokio::time::sleep(3 * SHORT).await;
+                    "slow"
+                }),
+            );
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let until = async move {
+            let _ = stopped.await;
+        };
+        let server = tokio::spawn(serve_with(listener, app, until, SHORT));
+        (address, stop, server)
+    }
+
+    /// Sends `text` and reads to the end of the connection.
+    async fn exchange(address: std::net::SocketAddr, text: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(text.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        // Never closed: the time-out is the failure.
+        tokio::time::timeout(Duration::from_secs(10), stream.read_to_string(&mut answer))
+            .await
+            .unwrap()
+            .unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn silent_half_sent_and_idle_connections_are_closed() {
+        let (address, _stop, _server) = start().await;
+        assert_eq!(exchange(address, "").await, "");
+        assert_eq!(exchange(address, "GET /quick HTTP/1.1\r\nhost").await, "");
+        // Kept alive after an answer, and then idle.
+        let answer = exchange(address, "GET /quick HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        assert!(answer.ends_with("quick"), "{answer}");
+        // An answer may take longer than a head.
+        let answer = exchange(address, "GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        assert!(answer.ends_with("slow"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn heads_out_of_bounds_get_431() {
+        let (address, _stop, _server) = start().await;
+        let many = "a: b\r\n".repeat(MAX_HEADERS + 1);
+        let answer = exchange(address, &format!("GET /quick HTTP/1.1\r\n{many}\r\n")).await;
+        assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn told_to_stop_it_finishes_what_is_under_way() {
+        let (address, stop, server) = start().await;
+        let idle = TcpStream::connect(address).await.unwrap();
+        let slow = tokio::spawn(async move {
+            exchange(address, "GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await
+        });
+        tokio::time::sleep(SHORT / 2).await;
+        stop.send(()).unwrap();
+        tokio::time::timeout(Duration::from_secs(10), server)
+            .await
+            .unwrap()
+            .unwrap();
+        assert!(slow.await.unwrap().ends_with("slow"));
+        assert!(TcpStream::connect(address).await.is_err());
+        drop(idle);
+    }
+
+    #[test]
+    fn only_a_clients_own_faults_are_retried_at_once() {
+        let of = std::io::Error::from_raw_os_error;
+        assert!(is_clients_fault(&of(nix::libc::ECONNABORTED)));
+        assert!(!is_clients_fault(&of(nix::libc::EMFILE)));
+        assert!(!is_clients_fault(&of(nix::libc::ENFILE)));
     }
 }

@@ -3,6 +3,9 @@
 //!
 //! The queue is bounded in jobs and in bytes; over either bound the caller is refused at once (429), so a burst of
 //! large prompts costs a bounded amount of memory.
+//!
+//! Large jobs have a lane of their own, which leaves one thread to small ones where there are several, and which runs
+//! only as many at once as fit a memory budget: a tokenizer needs a hundred times the text.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,16 +34,80 @@ pub(crate) enum PoolFailure {
 
 type Work = Box<dyn FnOnce() + Send>;
 
+/// Bytes from which a job counts as large.
+pub(crate) const LARGE_JOB: usize = 64 << 10;
+
+/// Memory of a running job, for each byte of its text; measured with byte-level BPE.
+const MEMORY_PER_BYTE: usize = 100;
+
+/// Memory of all large jobs that run. One alone may take more.
+const LARGE_MEMORY: usize = 512 << 20;
+
+/// Small jobs in a row, all threads together, while a large one that could run waits.
+const SMALL_IN_A_ROW: u32 = 64;
+
 struct State {
-    jobs: VecDeque<(usize, Work)>,
+    small: VecDeque<(usize, Work)>,
+    large: VecDeque<(usize, Work)>,
+    /// Bytes of all that wait.
     bytes: usize,
+    /// Large jobs that run, and the memory that they are thought to take.
+    large_running: usize,
+    large_memory: usize,
+    /// Small jobs taken since a large one could have run.
+    passed: u32,
     closed: bool,
+}
+
+impl State {
+    fn waiting(&self) -> usize {
+        self.small.len() + self.large.len()
+    }
+
+    /// The next job that may run now.
+    fn take(&mut self, most_large: usize) -> Option<(usize, Work)> {
+        let large_fits = self.large.front().is_some_and(|(weight, _)| {
+            let fits = self.large_memory.saturating_add(memory(*weight)) <= LARGE_MEMORY;
+            self.large_running < most_large && (fits || self.large_running == 0)
+        });
+        let is_large = large_fits && (self.small.is_empty() || self.passed >= SMALL_IN_A_ROW);
+        let (weight, work) = if is_large {
+            self.passed = 0;
+            self.large.pop_front()?
+        } else {
+            self.passed = if large_fits { self.passed + 1 } else { 0 };
+            self.small.pop_front()?
+        };
+        self.bytes -= weight;
+        if is_large {
+            self.large_running += 1;
+            self.large_memory += memory(weight);
+        }
+        Some((weight, work))
+    }
+
+    fn finished_large(&mut self, weight: usize) {
+        self.large_running -= 1;
+        self.large_memory -= memory(weight);
+    }
+}
+
+/// An estimate of what a running job takes.
+fn memory(weight: usize) -> usize {
+    // A bound far above any text keeps the sums from overflowing.
+    weight.min(1 << 40).saturating_mul(MEMORY_PER_BYTE)
+}
+
+fn is_large(weight: usize) -> bool {
+    weight > LARGE_JOB
 }
 
 struct Shared {
     state: Mutex<State>,
     wake: Condvar,
     bounds: QueueBounds,
+    /// Threads that may run large jobs.
+    most_large: usize,
 }
 
 impl Shared {
@@ -69,12 +136,17 @@ impl TokenisePool {
     pub(crate) fn start(threads: usize, bounds: QueueBounds) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
-                jobs: VecDeque::new(),
+                small: VecDeque::new(),
+                large: VecDeque::new(),
                 bytes: 0,
+                large_running: 0,
+                large_memory: 0,
+                passed: 0,
                 closed: false,
             }),
             wake: Condvar::new(),
             bounds,
+            most_large: threads.saturating_sub(1).max(1),
         });
         let pool = Self {
             shared: Arc::clone(&shared),
@@ -105,13 +177,18 @@ impl TokenisePool {
         });
         {
             let mut state = self.shared.lock();
-            let is_full = state.jobs.len() >= self.shared.bounds.jobs
-                || (!state.jobs.is_empty() && state.bytes + weight > self.shared.bounds.bytes);
+            let waiting = state.waiting();
+            let is_full = waiting >= self.shared.bounds.jobs
+                || (waiting > 0 && state.bytes + weight > self.shared.bounds.bytes);
             if is_full {
                 return Err(PoolFailure::Full);
             }
             state.bytes += weight;
-            state.jobs.push_back((weight, job));
+            if is_large(weight) {
+                state.large.push_back((weight, job));
+            } else {
+                state.small.push_back((weight, job));
+            }
         }
         self.shared.wake.notify_one();
         answer.await.map_err(|_| PoolFailure::Lost)
@@ -127,15 +204,14 @@ impl Drop for TokenisePool {
 
 fn serve(shared: &Shared) {
     loop {
-        let work = {
+        let (weight, work) = {
             let mut state = shared.lock();
             loop {
                 if state.closed {
                     return;
                 }
-                if let Some((weight, work)) = state.jobs.pop_front() {
-                    state.bytes -= weight;
-                    break work;
+                if let Some(job) = state.take(shared.most_large) {
+                    break job;
                 }
                 state = shared
                     .wake
@@ -145,6 +221,11 @@ fn serve(shared: &Shared) {
         };
         // A panic is that job's alone: its reply is dropped, which the caller sees, and the thread goes on.
         let _ = catch_unwind(AssertUnwindSafe(work));
+        if is_large(weight) {
+            shared.lock().finished_large(weight);
+            // Its place may be another thread's chance.
+            shared.wake.notify_one();
+        }
     }
 }
 
@@ -198,5 +279,84 @@ mod tests {
         pool.run(1, || ()).await.unwrap();
         // Either the thread was quicker than the drop, or it skipped the work: it never stalls.
         let _ = did_run.try_recv();
+    }
+
+    /// A job that says when it begins and ends when it is told to.
+    fn gated(pool: &Arc<TokenisePool>, weight: usize) -> (oneshot::Receiver<()>, mpsc::Sender<()>) {
+        let (started, begun) = oneshot::channel();
+        let (release, gate) = mpsc::channel::<()>();
+        let pool = Arc::clone(pool);
+        tokio::spawn(async move {
+            pool.run(weight, move || {
+                let _ = started.send(());
+                let _ = gate.recv();
+            })
+            .await
+        });
+        (begun, release)
+    }
+
+    #[tokio::test]
+    async fn large_jobs_leave_a_thread_to_small_ones() {
+        let bounds = QueueBounds {
+            jobs: 100,
+            bytes: usize::MAX / 2,
+        };
+        let pool = Arc::new(TokenisePool::start(2, bounds).unwrap());
+        let (begun, release) = gated(&pool, LARGE_JOB + 1);
+        begun.await.unwrap();
+        let (mut second, release_second) = gated(&pool, LARGE_JOB + 1);
+        // It is in the queue before any small one is served, and stays there.
+        for number in 0..10 {
+            assert_eq!(pool.run(LARGE_JOB, move || number).await, Ok(number));
+        }
+        assert!(second.try_recv().is_err(), "one large job at a time");
+        release.send(()).unwrap();
+        second.await.unwrap();
+        release_second.send(()).unwrap();
+    }
+
+    #[test]
+    fn large_jobs_run_as_the_memory_budget_allows() {
+        let mut state = State {
+            small: VecDeque::new(),
+            large: VecDeque::new(),
+            bytes: 0,
+            large_running: 0,
+            large_memory: 0,
+            passed: 0,
+            closed: false,
+        };
+        let weight = LARGE_MEMORY / MEMORY_PER_BYTE / 2;
+        for weight in [weight, weight, weight, LARGE_MEMORY] {
+            state.bytes += weight;
+            state.large.push_back((weight, Box::new(|| ())));
+        }
+        assert!(state.take(8).is_some());
+        assert!(state.take(8).is_some());
+        assert!(state.take(8).is_none(), "the budget is used up");
+        // Small ones pass.
+        state.small.push_back((0, Box::new(|| ())));
+        assert!(state.take(8).is_some());
+        state.finished_large(weight);
+        assert!(state.take(8).is_some());
+        state.finished_large(weight);
+        assert!(state.take(8).is_none(), "the last one runs alone");
+        state.finished_large(weight);
+        assert!(state.take(8).is_some());
+        state.finished_large(LARGE_MEMORY);
+        assert_eq!((state.bytes, state.large_memory), (0, 0));
+        // A stream of small ones does not hold a large one up for ever.
+        for _ in 0..200 {
+            state.small.push_back((0, Box::new(|| ())));
+        }
+        state.bytes = 1;
+        state.large.push_back((1, Box::new(|| ())));
+        let mut taken = 0;
+        while state.large_running == 0 {
+            assert!(state.take(1).is_some());
+            taken += 1;
+        }
+        assert_eq!(taken, SMALL_IN_A_ROW + 1);
     }
 }

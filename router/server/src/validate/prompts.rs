@@ -1,6 +1,7 @@
 //! Prompts to ids, on the pool.
 
 use crate::app::AppState;
+use crate::room::Room;
 use crate::services::ModelServices;
 use crate::tokenise::PoolFailure;
 use headrace_dialect::call::{ChatPrompt, Prompt};
@@ -14,6 +15,7 @@ pub(super) async fn encode_all(
     state: &AppState,
     prompts: Vec<Prompt>,
     truncate: Option<u32>,
+    room: Room,
 ) -> Result<Vec<Vec<u32>>, Refusal> {
     let cut = move |mut ids: Vec<u32>| {
         let keep = truncate.map_or(usize::MAX, |keep| {
@@ -33,13 +35,20 @@ pub(super) async fn encode_all(
         });
         return Ok(ids.collect());
     }
+    // Before the queue: what cannot fit takes nobody's place.
+    for prompt in &prompts {
+        if let Prompt::Text { text, .. } = prompt {
+            room.check(&state.services()?.tokenizer, text)?;
+        }
+    }
     let weight = prompts.iter().map(Prompt::weight).sum();
     run_on_pool(state, weight, move |services| {
         prompts
             .into_iter()
             .map(|prompt| match prompt {
                 Prompt::Ids(ids) => Ok(cut(ids)),
-                other => encode_prompt(services, &other).map(|(encoding, _)| cut(encoding.ids)),
+                other => encode_in_room(services, &other, Some(room))
+                    .map(|(encoding, _)| cut(encoding.ids)),
             })
             .collect()
     })
@@ -66,6 +75,15 @@ pub(crate) fn encode_prompt(
     services: &ModelServices,
     prompt: &Prompt,
 ) -> Result<(Encoding, String), Refusal> {
+    encode_in_room(services, prompt, None)
+}
+
+/// The same; a chat whose rendered text cannot fit `room` is refused before it is tokenised.
+fn encode_in_room(
+    services: &ModelServices,
+    prompt: &Prompt,
+    room: Option<Room>,
+) -> Result<(Encoding, String), Refusal> {
     match prompt {
         Prompt::Text {
             text,
@@ -77,6 +95,9 @@ pub(crate) fn encode_prompt(
             .map_err(|error| Refusal::validation("inputs", error.to_string())),
         Prompt::Chat(chat) => {
             let rendered = render(services, chat)?;
+            if let Some(room) = room {
+                room.check(&services.tokenizer, &rendered.text)?;
+            }
             let encoding = encode_chat(&services.tokenizer, &rendered, chat.add_special_tokens)?;
             Ok((encoding, rendered.text))
         }

@@ -18,6 +18,7 @@ use headrace_control::{ModelDocument, RouterConfig, ToRouter, TokenizerSource, W
 use headrace_fake_worker::{FakeWorker, LiteralOutputs, Script, WorkerOptions};
 use headrace_router::app::{self, AppState};
 use headrace_router::engine::{EngineConfig, EngineStats, LauncherLink, RunningEngine};
+use headrace_router::listen;
 use headrace_router::metrics::Metrics;
 use headrace_router::services::ModelServices;
 use http::{HeaderMap, Method, Request, StatusCode};
@@ -280,7 +281,7 @@ impl Server {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let app = self.app.clone();
-        tokio::spawn(async move { axum::serve(listener, app).await });
+        tokio::spawn(listen::serve(listener, app, std::future::pending()));
         address
     }
 }
