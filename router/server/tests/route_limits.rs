@@ -385,3 +385,44 @@ async fn keep_alive_is_quiet_and_documents_are_served() {
     assert!(metrics.body.contains("tgi_queue_size 0"));
     tokio::time::sleep(Duration::from_millis(1)).await;
 }
+
+/// `/v1` allows 64 prompts and 8 choices, whatever the native bounds.
+#[tokio::test]
+async fn the_largest_request_in_bounds_fits_the_queue() {
+    let config = RouterConfig {
+        max_concurrent_requests: 1,
+        ..config()
+    };
+    let server = Server::start(config, says(greeting())).await;
+    let body = json!({"prompt": vec!["a"; 64], "n": 8, "max_tokens": 1});
+    let answer = server.post("/v1/completions", &body).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    assert_eq!(answer.json()["choices"].as_array().unwrap().len(), 512);
+    server.wait_idle().await;
+}
+
+#[tokio::test]
+async fn hopeless_prompts_are_refused_before_they_are_tokenised() {
+    let config = RouterConfig {
+        payload_limit: 2_000_000,
+        ..config()
+    };
+    let server = Server::start(config, says(greeting())).await;
+    let long = "Hello ".repeat(100_000);
+    for (path, body) in [
+        ("/generate", json!({"inputs": long})),
+        ("/v1/completions", json!({"prompt": long})),
+        (
+            "/v1/chat/completions",
+            json!({"messages": [{"role": "user", "content": long}]}),
+        ),
+    ] {
+        let answer = server.post(path, &body).await;
+        assert!(answer.status.is_client_error(), "{path}");
+        assert!(answer.body.contains("Given: at least "), "{}", answer.body);
+    }
+    // Cut to size it fits.
+    let body = json!({"inputs": long, "parameters": {"truncate": 8, "max_new_tokens": 1}});
+    let answer = server.post("/generate", &body).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+}

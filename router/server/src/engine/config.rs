@@ -1,6 +1,8 @@
 //! What the engine is told at start.
 
 use headrace_control::RouterConfig;
+use headrace_dialect::bounds::{Bounds, Flags};
+use headrace_dialect::refusal::Dialect;
 use headrace_scheduler::SchedulerConfig;
 use std::time::Duration;
 
@@ -12,6 +14,10 @@ const DEFAULT_SEQUENCES: u32 = 64;
 
 /// Prompt tokens that may wait: 64 MiB of ids.
 const MAX_WAITING_TOKENS: u64 = 16 << 20;
+
+/// Sequences that may wait, whatever the number of requests: some hundred MiB of state. One request in bounds goes
+/// before it.
+const MAX_WAITING_SEQUENCES: usize = 1 << 18;
 
 /// Limits and times, from the launcher's flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,15 +80,34 @@ impl Watchdog {
     }
 }
 
+/// The most sequences that one request in bounds may be: prompts times choices. A queue that holds fewer would refuse it
+/// for ever, however idle the server.
+fn largest_request(config: &RouterConfig) -> usize {
+    let flags = Flags {
+        max_best_of: config.max_best_of,
+        max_stop_sequences: config.max_stop_sequences,
+        max_top_n_tokens: config.max_top_n_tokens,
+        max_client_batch_size: config.max_client_batch_size,
+    };
+    [Dialect::Native, Dialect::OpenAi]
+        .map(|dialect| {
+            let bounds = Bounds::of(dialect, flags);
+            let choices = usize::try_from(bounds.choices).unwrap_or(usize::MAX);
+            bounds.prompts.saturating_mul(choices)
+        })
+        .into_iter()
+        .fold(1, usize::max)
+}
+
 impl EngineConfig {
     /// Flags, with defaults for what they leave open.
     pub fn new(config: &RouterConfig) -> Self {
-        // One request may be several sequences: choices, or prompts of a completions request.
-        let most_sequences = config.max_concurrent_requests.saturating_mul(
-            usize::try_from(config.max_best_of)
-                .unwrap_or(usize::MAX)
-                .max(1),
-        );
+        let largest = largest_request(config);
+        let most_sequences = config
+            .max_concurrent_requests
+            .saturating_mul(largest)
+            .min(MAX_WAITING_SEQUENCES)
+            .max(largest);
         let block_size = config.block_size.max(1);
         Self {
             block_size,
@@ -99,7 +124,7 @@ impl EngineConfig {
             kv_cache_bytes: config.kv_cache_bytes,
             poison_fresh_blocks: config.poison_fresh_blocks,
             prefix_caching: config.prefix_caching,
-            max_waiting_sequences: most_sequences.max(1),
+            max_waiting_sequences: most_sequences,
             max_waiting_tokens: MAX_WAITING_TOKENS,
             max_steps_in_flight: 2,
             watchdog: Watchdog::default(),
