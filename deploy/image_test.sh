@@ -62,12 +62,14 @@ answer=$(curl -sf "http://127.0.0.1:$port/generate" -H 'Content-Type: applicatio
   -d '{"inputs":"The capital of France is","parameters":{"max_new_tokens":8}}')
 echo "answer: $answer"
 case $answer in *Paris*) ;; *) echo "image-test: no Paris in the answer" >&2; exit 1 ;; esac
-launcher_pid=$(pgrep -n -f "^launcher serve --model-id /data/.* --port $port" )
-[ "$(stat -c %u "/proc/$launcher_pid")" = 1000 ] || { echo "image-test: the launcher is not uid 1000" >&2; exit 1; }
+launcher_pid=$(pgrep -n -x -u 1000 launcher) || { echo "image-test: no launcher runs as uid 1000" >&2; exit 1; }
 kill -TERM "$launcher_pid"
 code=0
 wait "$runner" || code=$?
 [ "$code" = 0 ] || { echo "image-test: exit code $code after SIGTERM" >&2; tail -20 "$work/run.log" >&2; exit 1; }
-pgrep -f "\-\-socket .*rank-0" -u 1000 >/dev/null && { echo "image-test: a worker is left" >&2; exit 1; }
+if pgrep -u 1000 -f headrace.worker >/dev/null; then
+  echo "image-test: a worker is left" >&2
+  exit 1
+fi
 b run --isolation chroot "$container" -- sh -c '! command -v gcc && ! command -v cargo && text-generation-launcher --version'
 echo "image-test: passed"

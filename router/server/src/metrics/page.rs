@@ -12,6 +12,7 @@ impl Metrics {
         self.render_requests(&mut page);
         self.render_steps(&mut page);
         self.render_engine(&mut page, status);
+        render_block_books(&mut page, status);
         self.render_vllm(&mut page, status);
         page.into_text()
     }
@@ -271,6 +272,35 @@ impl Metrics {
                 ),
             ],
         );
+    }
+}
+
+/// The books of the KV pool: the first three add up to the last at any time.
+fn render_block_books(page: &mut Exposition, status: &EngineStatus) {
+    let counts = &status.stats;
+    for (name, help, blocks) in [
+        (
+            "headrace_kv_blocks_free",
+            "KV blocks that hold nothing.",
+            counts.free_blocks,
+        ),
+        (
+            "headrace_kv_blocks_owned",
+            "KV blocks that sequences need.",
+            counts.owned_blocks,
+        ),
+        (
+            "headrace_kv_blocks_cached",
+            "KV blocks kept for later prompts alone.",
+            counts.cached_blocks,
+        ),
+        (
+            "headrace_kv_blocks_total",
+            "KV blocks of the pool.",
+            counts.total_blocks,
+        ),
+    ] {
+        page.single((name, "gauge", help), "", blocks);
     }
 }
 

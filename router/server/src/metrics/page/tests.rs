@@ -131,3 +131,19 @@ fn every_name_of_the_compatibility_surface_is_there() {
         assert!(page.contains(&format!("# TYPE {name} ")), "{name}");
     }
 }
+
+#[test]
+fn the_books_of_the_kv_pool_are_shown() {
+    let mut status = status();
+    status.stats.free_blocks = 5;
+    status.stats.cached_blocks = 1;
+    let page = busy().render(&status);
+    for line in [
+        "headrace_kv_blocks_free 5",
+        "headrace_kv_blocks_owned 2",
+        "headrace_kv_blocks_cached 1",
+        "headrace_kv_blocks_total 8",
+    ] {
+        assert!(page.lines().any(|found| found == line), "{line}");
+    }
+}
