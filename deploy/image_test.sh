@@ -14,6 +14,8 @@ work=$(mktemp -d)
 store=(--root "$work/store" --runroot "$work/run" --storage-driver vfs)
 b() { buildah "${store[@]}" "$@"; }
 cleanup() {
+  # A test that failed half-way leaves no server behind.
+  [ -z "${runner:-}" ] || pkill -TERM -u 1000 -x launcher || true
   b rm -a >/dev/null 2>&1 || true
   rm -rf "$work"
 }
