@@ -11,7 +11,6 @@ import pytest
 from headrace.hub.selection import SelectionError, small_files, weight_files
 from hub_server import COMMIT, Hub
 
-SERVER = Path(__file__).resolve().parents[2]
 MODEL = "org/model"
 
 
@@ -51,7 +50,7 @@ def hub():
 
 def download(cache, endpoint, model=MODEL, **variables):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("HF_")}
-    environment |= {"PYTHONPATH": str(SERVER), "HF_ENDPOINT": endpoint, "HF_HOME": str(cache)}
+    environment |= {"HF_ENDPOINT": endpoint, "HF_HOME": str(cache)}
     environment |= {"HF_HUB_DISABLE_XET": "1", **variables}
     result = subprocess.run(
         [sys.executable, "-m", "headrace.hub.download", "--model-id", model, "--print-json"],
@@ -173,7 +172,7 @@ def test_a_full_disk_is_one_line(hub, tmp_path):
     )
     result = subprocess.run(
         [sys.executable, "-c", script, str(blocked)],
-        env={**os.environ, "PYTHONPATH": str(SERVER), "HF_ENDPOINT": hub.url},
+        env={**os.environ, "HF_ENDPOINT": hub.url},
         capture_output=True,
         text=True,
         timeout=60,

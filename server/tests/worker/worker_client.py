@@ -15,7 +15,6 @@ from headrace.pb import worker_pb2 as pb
 from headrace.pb import worker_pb2_grpc
 from transformers import LlamaConfig, LlamaForCausalLM
 
-SERVER = Path(__file__).resolve().parents[2]
 BLOCK_SIZE = 16
 OPTIONS = [
     ("grpc.max_send_message_length", 64 << 20),
@@ -90,7 +89,7 @@ class Worker:
         self.log = (Path(folder) / f"rank-{rank}.log").open("w+")
         self.process = subprocess.Popen(
             command,
-            env={**os.environ, "PYTHONPATH": str(SERVER)},
+            env=dict(os.environ),
             stderr=self.log,
             pass_fds=[] if read_end is None else [read_end],
         )
