@@ -13,6 +13,8 @@ pub(crate) struct RestartPolicy {
     most: u32,
     in_a_row: u32,
     up_since: Option<Instant>,
+    /// The router is finding out which request kills the workers, which has a bound of its own.
+    is_isolating: bool,
 }
 
 /// What follows a death.
@@ -30,6 +32,7 @@ impl RestartPolicy {
             most,
             in_a_row: 0,
             up_since: None,
+            is_isolating: false,
         }
     }
 
@@ -43,6 +46,11 @@ impl RestartPolicy {
         self.in_a_row = 0;
     }
 
+    /// While on, deaths do not count.
+    pub(crate) fn isolate(&mut self, is_on: bool) {
+        self.is_isolating = is_on;
+    }
+
     /// The group is gone.
     pub(crate) fn group_down(&mut self, now: Instant) -> AfterDeath {
         if self
@@ -51,6 +59,9 @@ impl RestartPolicy {
             .is_some_and(|since| now.duration_since(since) >= SOUND_AFTER)
         {
             self.in_a_row = 0;
+        }
+        if self.is_isolating {
+            return AfterDeath::Restart(FIRST_PAUSE);
         }
         if self.in_a_row >= self.most {
             return AfterDeath::GiveUp;
@@ -64,6 +75,19 @@ impl RestartPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn deaths_of_an_isolation_do_not_count() {
+        let now = Instant::now();
+        let mut policy = RestartPolicy::new(1);
+        policy.isolate(true);
+        for _ in 0..5 {
+            assert_eq!(policy.group_down(now), AfterDeath::Restart(FIRST_PAUSE));
+        }
+        policy.isolate(false);
+        assert_eq!(policy.group_down(now), AfterDeath::Restart(FIRST_PAUSE));
+        assert_eq!(policy.group_down(now), AfterDeath::GiveUp);
+    }
 
     #[test]
     fn pauses_double_up_to_thirty_seconds() {

@@ -8,7 +8,7 @@ use crate::flags::{Device, Dtype, Flags, RopeScaling};
 use crate::log::{Level, LogFormat};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, FromArgMatches};
-use headrace_control::RouterConfig;
+use headrace_control::{ApiKey, RouterConfig, SchedulePolicy};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -119,7 +119,7 @@ pub(crate) fn read(arguments: &[OsString]) -> Result<Request, Failure> {
     ))))
 }
 
-fn join(flags: Flags, hostname: String, api_keys: Vec<String>, warnings: Vec<String>) -> Settings {
+fn join(flags: Flags, hostname: String, api_keys: Vec<ApiKey>, warnings: Vec<String>) -> Settings {
     let Flags {
         model,
         server,
@@ -144,12 +144,18 @@ fn join(flags: Flags, hostname: String, api_keys: Vec<String>, warnings: Vec<Str
             max_batch_prefill_tokens: batching.max_batch_prefill_tokens,
             max_batch_total_tokens: batching.max_batch_total_tokens,
             max_batch_size: batching.max_batch_size,
+            max_queued_tokens: None,
+            schedule_policy: SchedulePolicy::Fcfs,
+            target_itl_ms: None,
+            stall_timeout_seconds: 60,
             max_client_batch_size: limits.max_client_batch_size,
             validation_workers: batching.validation_workers,
             payload_limit: limits.payload_limit,
             api_keys,
+            admin_key: None,
             cors_allow_origin: server.cors_allow_origin,
             disable_grammar_support: server.disable_grammar_support,
+            lenient_grammar: false,
             strict_model_name: server.strict_model_name,
             completions_default_max_tokens: limits.completions_default_max_tokens,
             kv_cache_bytes: batching.kv_cache_memory.map(|size| size.0),
@@ -236,7 +242,7 @@ fn hostname(given: &str, matches: &ArgMatches) -> Result<String, Failure> {
     )))
 }
 
-fn api_keys(flags: &Flags) -> Result<Vec<String>, Failure> {
+fn api_keys(flags: &Flags) -> Result<Vec<ApiKey>, Failure> {
     let mut keys = flags.server.api_key.clone();
     if let Some(path) = &flags.server.api_key_file {
         let text = std::fs::read_to_string(path).map_err(|error| {
@@ -258,5 +264,10 @@ fn api_keys(flags: &Flags) -> Result<Vec<String>, Failure> {
     if keys.iter().any(|key| key.trim().is_empty()) {
         return Err(Failure::usage("--api-key: must not be empty"));
     }
-    Ok(keys)
+    let named = |(number, key)| ApiKey {
+        name: format!("key-{number}"),
+        key,
+        priority: 0,
+    };
+    Ok((1..).zip(keys).map(named).collect())
 }

@@ -58,7 +58,10 @@ fn a_run_from_start_to_drain() {
         .collect();
     assert_eq!(kinds, ["configure", "model", "group_up", "drain"]);
     let configure = &stage.heard()[0];
-    assert_eq!(configure["api_keys"], json!(["k1"]));
+    assert_eq!(
+        configure["api_keys"],
+        json!([{"name": "key-1", "key": "k1", "priority": 0}])
+    );
     assert_eq!(configure["port"], json!(3456));
     let document = &stage.heard()[1];
     assert_eq!(document["model_id"], json!(store));

@@ -76,6 +76,14 @@ pub enum ToLauncher {
         /// Why.
         reason: String,
     },
+    /// The workers died with the same sequences in their steps again and again: which one it is, is being found out.
+    /// Meanwhile restarts do not count against the limit; the search has a bound of its own.
+    Isolation {
+        /// Which group.
+        group: u32,
+        /// Sequences under suspicion; 0: the search is over.
+        suspects: u32,
+    },
     /// Something ended that a restart may or may not mend.
     Failed {
         /// One line that names the file, key, flag or port.
@@ -208,6 +216,14 @@ pub struct RouterConfig {
     pub max_batch_total_tokens: Option<u32>,
     /// Running sequences at most; absent: 64 on the CPU.
     pub max_batch_size: Option<u32>,
+    /// Prompt tokens that may wait at most; absent: 16 Mi.
+    pub max_queued_tokens: Option<u64>,
+    /// The order within a class.
+    pub schedule_policy: SchedulePolicy,
+    /// How long a step may take at most while sequences decode; absent: only the token budget bounds it.
+    pub target_itl_ms: Option<u32>,
+    /// How long a client may leave its stream unread before it is dropped.
+    pub stall_timeout_seconds: u64,
     /// Prompts in one `/v1/completions` request at most.
     pub max_client_batch_size: usize,
     /// Threads that tokenise.
@@ -215,11 +231,15 @@ pub struct RouterConfig {
     /// Bytes of a request body at most.
     pub payload_limit: usize,
     /// Any of these opens the guarded routes; empty: no key is asked for.
-    pub api_keys: Vec<String>,
+    pub api_keys: Vec<ApiKey>,
+    /// Opens the control routes, and the others; absent: there are no control routes.
+    pub admin_key: Option<String>,
     /// Origins; empty: any.
     pub cors_allow_origin: Vec<String>,
     /// `grammar` is refused for good.
     pub disable_grammar_support: bool,
+    /// Schema keywords that cannot be enforced are ignored, where else they are refused by name.
+    pub lenient_grammar: bool,
     /// Unknown model names are 404.
     pub strict_model_name: bool,
     /// `max_tokens` of `/v1/completions` when absent; absent here: to the context limit.
@@ -238,6 +258,39 @@ pub struct RouterConfig {
     pub compute_type: String,
     /// The launcher's version, commit and container label for `/info`.
     pub docker_label: Option<String>,
+}
+
+/// A key that opens the guarded routes, and what it stands for.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiKey {
+    /// Whose it is, for fairness, logs and metrics; unique.
+    pub name: String,
+    /// The secret.
+    pub key: String,
+    /// Class of its requests that name none: lower ones run first.
+    pub priority: i32,
+}
+
+impl std::fmt::Debug for ApiKey {
+    // The key is a secret.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("ApiKey")
+            .field("name", &self.name)
+            .field("priority", &self.priority)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Which waiting request of a class is next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SchedulePolicy {
+    /// The key that had least, and its oldest request.
+    #[default]
+    Fcfs,
+    /// The longest cached prefix.
+    Lpm,
 }
 
 impl std::fmt::Debug for RouterConfig {

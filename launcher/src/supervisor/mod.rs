@@ -209,6 +209,10 @@ impl Supervisor {
                 self.restarts.step_completed();
                 Ok(())
             }
+            ToLauncher::Isolation { suspects, .. } => {
+                self.restarts.isolate(suspects > 0);
+                Ok(())
+            }
             ToLauncher::KillGroup {
                 group: GROUP,
                 epoch,

@@ -81,6 +81,7 @@ fn row(slot: u32, num_tokens: u32, sample: bool) -> Row {
         num_tokens,
         sample,
         prompt_logprobs: false,
+        masked: false,
     }
 }
 

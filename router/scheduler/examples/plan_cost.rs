@@ -75,6 +75,8 @@ fn request(id: u64, prompt: Vec<TokenId>, max_new_tokens: u32) -> SequenceReques
         tenant: 0,
         deadline: None,
         namespace: 0,
+        constrained: false,
+        retention: headrace_scheduler::Retention::default(),
     }
 }
 

@@ -30,6 +30,9 @@ pub struct PolicyConfig {
     pub order: QueueOrder,
     /// With [`QueueOrder::Lpm`]: how often a longer cached prefix may pass the sequence at the front.
     pub most_passes: u32,
+    /// How long a step may take at most while sequences decode: the share of prefills follows from what steps
+    /// took of late. `None`: only the token budget bounds them.
+    pub target_step_time: Option<Duration>,
 }
 
 /// The order within a class.
@@ -56,6 +59,7 @@ impl Default for PolicyConfig {
             output_weight: 2,
             order: QueueOrder::Fcfs,
             most_passes: 4,
+            target_step_time: None,
         }
     }
 }

@@ -112,6 +112,20 @@ pub struct SequenceRequest {
     pub deadline: Option<Time>,
     /// Prefix-cache namespace: sequences of different namespaces share no block.
     pub namespace: u64,
+    /// Every id that it samples waits for a mask.
+    pub constrained: bool,
+    /// How long its blocks stay cached beside those of others: of lower ones all go first.
+    pub retention: Retention,
+}
+
+/// Retention priority of cached blocks, 0 to 100.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Retention(pub u8);
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self(35)
+    }
 }
 
 /// A sampled id and what was asked about it.
@@ -149,6 +163,8 @@ pub enum SequenceFailure {
     OutOfMemory,
     /// It had not entered a step when its deadline passed.
     DeadlineExceeded,
+    /// The workers died twice with it alone in a step.
+    WorkerCrash,
 }
 
 /// What the scheduler tells about a sequence. After `Finished` or `Failed` nothing more comes for that id;
@@ -279,6 +295,19 @@ pub struct Row {
     pub sample: bool,
     /// Report logprobs of the prompt ids that follow the computed ones.
     pub prompt_logprobs: bool,
+    /// The sampled id waits for a mask, one of [`StepPlan::masks`].
+    pub masked: bool,
+}
+
+/// A mask that a step announces. It is sent, or called off, before the workers sample the step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DueMask {
+    /// Whose.
+    pub sequence: SequenceId,
+    /// Its row's slot.
+    pub slot: Slot,
+    /// Index of the output id that it constrains; all ids before it may still be on their way.
+    pub position: u32,
 }
 
 /// One step for every rank of a group.
@@ -298,6 +327,8 @@ pub struct StepPlan {
     pub block_copies: Vec<BlockCopy>,
     /// Then these are computed; decoding rows first. May be empty (only slots to forget).
     pub rows: Vec<Row>,
+    /// One for each row that is masked, in the order of the rows.
+    pub masks: Vec<DueMask>,
     /// The failed step that the router has seen.
     pub acknowledged_failure: Option<u64>,
 }

@@ -114,6 +114,8 @@ impl World {
                 tenant,
                 deadline: None,
                 namespace: 0,
+                constrained: false,
+                retention: headrace_scheduler::Retention::default(),
             };
             self.scheduler.submit(NOW, request).unwrap();
             self.tenant_of.insert(id, tenant);

@@ -51,6 +51,8 @@ fn request(id: u64, prompt: &[TokenId], max_new_tokens: u32) -> SequenceRequest 
         tenant: 0,
         deadline: None,
         namespace: 0,
+        constrained: false,
+        retention: headrace_scheduler::Retention::default(),
     }
 }
 

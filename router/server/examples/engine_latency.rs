@@ -118,6 +118,8 @@ async fn run(handle: EngineHandle, index: u32, tokens: u32) {
         tenant: 0,
         deadline: None,
         namespace: 0,
+        constrained: false,
+        retention: headrace_scheduler::Retention::default(),
     };
     let mut stream = handle.submit(request).await.unwrap();
     while let Some(event) = stream.recv().await {

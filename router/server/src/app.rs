@@ -284,7 +284,8 @@ mod tests {
             "max_best_of": 2, "max_stop_sequences": 4, "max_top_n_tokens": 5, "max_input_tokens": null,
             "max_total_tokens": null, "max_batch_prefill_tokens": null, "max_batch_total_tokens": null,
             "max_batch_size": null, "max_client_batch_size": 4, "validation_workers": 1,
-            "payload_limit": 2_000_000, "api_keys": [], "cors_allow_origin": [], "disable_grammar_support": false,
+            "payload_limit": 2_000_000, "api_keys": [], "admin_key": null, "max_queued_tokens": null,
+            "schedule_policy": "fcfs", "target_itl_ms": null, "stall_timeout_seconds": 60, "lenient_grammar": false, "cors_allow_origin": [], "disable_grammar_support": false,
             "strict_model_name": false, "completions_default_max_tokens": null, "kv_cache_bytes": null,
             "block_size": 16, "prefix_caching": true, "poison_fresh_blocks": false, "log_level": "info",
             "compute_type": "cpu", "docker_label": null

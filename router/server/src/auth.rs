@@ -3,6 +3,7 @@
 //! Keys are kept and compared as SHA-256 digests, in constant time, against every configured key, so neither the
 //! time nor the number of keys tells anything about them. They are never logged.
 
+use headrace_control::ApiKey;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
@@ -34,11 +35,11 @@ impl std::fmt::Debug for Keys {
 }
 
 impl Keys {
-    pub(crate) fn new(keys: &[String]) -> Self {
+    pub(crate) fn new(keys: &[ApiKey]) -> Self {
         Self {
             digests: keys
                 .iter()
-                .map(|key| Sha256::digest(key.as_bytes()).into())
+                .map(|key| Sha256::digest(key.key.as_bytes()).into())
                 .collect(),
         }
     }
@@ -84,6 +85,14 @@ mod tests {
     use super::*;
     use http::{HeaderMap, HeaderValue, Method};
 
+    fn key(key: &str) -> ApiKey {
+        ApiKey {
+            name: format!("of {key}"),
+            key: key.to_owned(),
+            priority: 0,
+        }
+    }
+
     fn headers(name: &'static str, value: &str) -> HeaderMap {
         let mut headers = HeaderMap::new();
         headers.insert(name, HeaderValue::from_str(value).unwrap());
@@ -92,7 +101,7 @@ mod tests {
 
     #[test]
     fn both_header_forms_open_and_case_matters() {
-        let keys = Keys::new(&["Secret-1".to_owned(), "two".to_owned()]);
+        let keys = Keys::new(&[key("Secret-1"), key("two")]);
         for (name, value, admitted) in [
             ("authorization", "Bearer Secret-1", true),
             ("authorization", "bearer two", true),
@@ -135,7 +144,7 @@ mod tests {
 
     #[test]
     fn debug_output_shows_no_key() {
-        let shown = format!("{:?}", Keys::new(&["secret".to_owned()]));
+        let shown = format!("{:?}", Keys::new(&[key("secret")]));
         assert_eq!(shown, "Keys { count: 1 }");
     }
 }

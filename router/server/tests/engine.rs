@@ -618,6 +618,8 @@ async fn the_engine_ends_with_the_launcher() {
         tenant: 0,
         deadline: None,
         namespace: 0,
+        constrained: false,
+        retention: headrace_scheduler::Retention::default(),
     };
     assert_eq!(
         handle.submit(request).await.unwrap_err(),

@@ -9,7 +9,7 @@
 mod routes_support;
 
 use axum::body::Body;
-use headrace_control::{RouterConfig, ToRouter};
+use headrace_control::{ApiKey, RouterConfig, ToRouter};
 use headrace_fake_worker::Script;
 use http::{Method, Request, StatusCode};
 use routes_support::tiny_tokenizer::bytes_of;
@@ -48,6 +48,14 @@ const ROUTES: [(&str, &str, bool); 25] = [
     ("DELETE", "/v1/models", false),
 ];
 
+fn key(key: &str) -> ApiKey {
+    ApiKey {
+        name: format!("of {key}"),
+        key: key.to_owned(),
+        priority: 0,
+    }
+}
+
 fn request(method: &str, path: &str, key: Option<(&str, &str)>) -> Request<Body> {
     let mut builder = Request::builder().method(method).uri(path);
     if let Some((name, value)) = key {
@@ -62,7 +70,7 @@ fn request(method: &str, path: &str, key: Option<(&str, &str)>) -> Request<Body>
 #[tokio::test]
 async fn keys_guard_every_route_but_the_open_ones() {
     let config = RouterConfig {
-        api_keys: vec!["first".to_owned(), "second".to_owned()],
+        api_keys: vec![key("first"), key("second")],
         ..config()
     };
     let server = Server::start(config, says(greeting())).await;
@@ -110,7 +118,7 @@ async fn keys_guard_every_route_but_the_open_ones() {
 #[tokio::test]
 async fn preflight_mirrors_headers_and_needs_no_key() {
     let config = RouterConfig {
-        api_keys: vec!["key".to_owned()],
+        api_keys: vec![key("key")],
         ..config()
     };
     let server = Server::start(config, says(greeting())).await;

@@ -34,7 +34,7 @@ pub fn encode_step(plan: &StepPlan) -> pb::Step {
                 num_tokens: row.num_tokens,
                 sample: row.sample,
                 prompt_logprobs: row.prompt_logprobs,
-                masked: false,
+                masked: row.masked,
                 draft_token_ids: Vec::new(),
             })
             .collect(),
@@ -126,14 +126,17 @@ mod tests {
                     num_tokens: 1,
                     sample: true,
                     prompt_logprobs: false,
+                    masked: false,
                 },
                 Row {
                     slot: 2,
                     num_tokens: 3,
                     sample: false,
                     prompt_logprobs: true,
+                    masked: false,
                 },
             ],
+            masks: Vec::new(),
             acknowledged_failure: Some(6),
         }
     }
@@ -256,6 +259,7 @@ mod tests {
                 num_tokens: 1,
                 sample: true,
                 prompt_logprobs: false,
+                masked: false,
             })
             .collect();
         let plan = StepPlan {

@@ -270,6 +270,7 @@ impl Group {
             num_tokens: narrow(num_tokens),
             sample,
             prompt_logprobs: logprobs > 0,
+            masked: false,
         });
         draft.record.rows.push(RowRecord {
             index,

@@ -106,6 +106,7 @@ impl Client {
                     SequenceFailure::NonFinite => self.non_finite,
                     SequenceFailure::Row(_) => self.refused,
                     SequenceFailure::DeadlineExceeded => !self.started && self.is_late(now),
+                    SequenceFailure::WorkerCrash => false,
                     SequenceFailure::Step(_) | SequenceFailure::OutOfMemory => self.failed_alone,
                 };
                 assert!(due, "{id:?} fails without a cause: {failure:?}");

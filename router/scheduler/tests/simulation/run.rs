@@ -156,6 +156,7 @@ impl World {
                 output_weight: random.pick(&[0, 1, 2]),
                 order: random.pick(&[QueueOrder::Fcfs, QueueOrder::Lpm]),
                 most_passes: random.pick(&[0, 1, 4]),
+                target_step_time: None,
             },
         };
         let chances = Chances {
@@ -360,6 +361,8 @@ impl World {
             tenant: random.next() % self.tenants,
             deadline,
             namespace,
+            constrained: false,
+            retention: headrace_scheduler::Retention::default(),
         };
         let needed = u64::from(prompt_length) + u64::from(max_new_tokens);
         match self.scheduler.submit(self.now, request.clone()) {

@@ -121,6 +121,8 @@ mod tests {
             tenant: 0,
             deadline: None,
             namespace: 0,
+            constrained: false,
+            retention: headrace_scheduler::Retention::default(),
         }
     }
 

@@ -318,6 +318,9 @@ fn describe(failure: &SequenceFailure) -> String {
         }
         SequenceFailure::Row(words) | SequenceFailure::Step(words) => words.clone(),
         SequenceFailure::DeadlineExceeded => "its deadline passed while it waited".to_owned(),
+        SequenceFailure::WorkerCrash => {
+            "the model worker died twice while it ran this request alone".to_owned()
+        }
         SequenceFailure::OutOfMemory => "out of memory, even with nothing else running".to_owned(),
     }
 }

@@ -161,6 +161,8 @@ impl ValidatedCall {
                     tenant: 0,
                     deadline: None,
                     namespace: 0,
+                    constrained: false,
+                    retention: headrace_scheduler::Retention::default(),
                 };
                 submitted.push(SubmittedChoice {
                     stream: engine.submit(request).await?,

@@ -181,6 +181,8 @@ impl Harness {
             tenant: 0,
             deadline: None,
             namespace: 0,
+            constrained: false,
+            retention: headrace_scheduler::Retention::default(),
         }
     }
 

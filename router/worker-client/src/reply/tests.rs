@@ -25,12 +25,14 @@ fn expected() -> ExpectedStep {
                 num_tokens: 1,
                 sample: true,
                 prompt_logprobs: false,
+                masked: false,
             },
             Row {
                 slot: 6,
                 num_tokens: 3,
                 sample: true,
                 prompt_logprobs: true,
+                masked: false,
             },
         ],
         ..StepPlan::default()
