@@ -104,6 +104,24 @@ fn a_second_signal_ends_at_once() {
 }
 
 #[test]
+fn a_drain_asked_for_over_http_is_one_with_the_signal_after_it() {
+    let stage = Stage::new();
+    let mut store = String::new();
+    let flags = model_flags(&stage, &mut store, &["-g", "60"]);
+    let mut running = stage.start(&flags, &[("FAKE_DRAIN_SECONDS", "1")]);
+    running.wait_ready();
+    kill(stage.pids("router")[0], Signal::SIGUSR2).unwrap();
+    running.wait_until("drain", |stage| !stage.heard_of("drain").is_empty());
+    assert_eq!(stage.heard_of("drain")[0]["grace_seconds"], json!(60));
+    // An orchestrator's own signal follows its call; asking twice is no second signal.
+    kill(stage.pids("router")[0], Signal::SIGUSR2).unwrap();
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.wait().code(), Some(0), "{}", stage.read("stdout"));
+    assert_eq!(stage.heard_of("drain").len(), 1);
+    stage.assert_nothing_left();
+}
+
+#[test]
 fn a_router_that_outstays_the_grace_time_is_stopped() {
     let stage = Stage::new();
     let mut store = String::new();

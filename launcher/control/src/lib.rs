@@ -91,6 +91,8 @@ pub enum ToLauncher {
         /// `true`: the launcher ends with this line and does not restart.
         is_final: bool,
     },
+    /// An operator asked for a drain over HTTP. The launcher does as on SIGTERM: it answers with [`ToRouter::Drain`].
+    DrainRequested,
     /// The drain is over; the router exits now.
     Drained,
 }

@@ -20,9 +20,19 @@ const KILL_LIMIT: Duration = Duration::from_secs(5);
 impl Supervisor {
     /// SIGINT, SIGTERM or SIGHUP: the first asks for a drain, the second for the end.
     pub(super) fn stop_asked(&mut self, number: i32) -> Result<(), End> {
-        if self.drain_deadline.is_some() {
+        if self.was_signalled {
             self.log.warn("a second signal: ending at once");
             return Err(End::Now(number));
+        }
+        self.was_signalled = true;
+        self.begin_drain()
+    }
+
+    /// Asked for by a signal or over HTTP; once begun, asking again changes nothing. An orchestrator that asks over HTTP
+    /// and then sends SIGTERM means one and the same drain.
+    pub(super) fn begin_drain(&mut self) -> Result<(), End> {
+        if self.drain_deadline.is_some() {
+            return Ok(());
         }
         if !self.was_ready {
             // Nothing was ever admitted.

@@ -66,6 +66,8 @@ struct Supervisor {
     next_start: Instant,
     /// Requests are served, or were.
     was_ready: bool,
+    /// SIGINT, SIGTERM or SIGHUP came: the next one ends at once.
+    was_signalled: bool,
     /// When a drain that was asked for must be over.
     drain_deadline: Option<Instant>,
     /// The router is through with its requests and ends.
@@ -122,6 +124,7 @@ pub(crate) fn run(settings: Settings, log: &Log) -> Result<u8, Failure> {
         restarts,
         next_start: Instant::now(),
         was_ready: false,
+        was_signalled: false,
         drain_deadline: None,
         has_drained: false,
         condemned: None,
@@ -234,6 +237,10 @@ impl Supervisor {
             } => {
                 self.log.error(&cause);
                 Ok(())
+            }
+            ToLauncher::DrainRequested => {
+                self.log.info("a drain was asked for over HTTP");
+                self.begin_drain()
             }
             ToLauncher::Drained => {
                 self.log.debug("the router has drained");

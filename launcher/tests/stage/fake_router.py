@@ -4,7 +4,7 @@
 FAKE_ROUTER: serve (default), busy (the port is taken), mute (never listens).
 FAKE_DRAIN_SECONDS: how long a drain takes. FAKE_LAST_SECONDS: from its end to the router's. FAKE_TOTAL: the context.
 FAKE_STEPS: report a completed step after each GroupUp.
-SIGUSR1: ask for the group's end.
+SIGUSR1: ask for the group's end. SIGUSR2: ask for a drain.
 """
 
 import json
@@ -30,9 +30,14 @@ def condemn(_number, _frame):
         condemned.write("1")
 
 
+def ask_for_drain(_number, _frame):
+    say(type="drain_requested")
+
+
 with open(f"{stage}/pids", "a") as pids:
     pids.write(f"router {os.getpid()}\n")
 signal.signal(signal.SIGUSR1, condemn)
+signal.signal(signal.SIGUSR2, ask_for_drain)
 if mode == "busy":
     say(type="failed", cause="0.0.0.0:3000: address already in use", is_final=True)
 heard = open(f"{stage}/heard", "a")
