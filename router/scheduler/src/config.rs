@@ -112,7 +112,8 @@ pub enum ProtocolViolation {
         /// The result's slot.
         got: Slot,
     },
-    /// One id for a row that samples, none for one that does not.
+    /// One id for a row that samples, none for one that does not. None also for a masked row whose sequence is
+    /// over.
     #[error("step {step_id}, slot {slot}: {got} ids where {due} are due")]
     TokenCount {
         /// Which step.

@@ -97,6 +97,8 @@ pub(crate) struct Sequence {
     /// The largest `answered` ever, to count what is computed twice.
     pub(crate) high_water: usize,
     pub(crate) wants_prompt_logprobs: bool,
+    /// Every id that it samples waits for a mask.
+    pub(crate) constrained: bool,
     pub(crate) namespace: u64,
     pub(crate) rank: Rank,
     pub(crate) submitted_at: Time,
@@ -144,6 +146,7 @@ impl Sequence {
             reported_logprobs: 0,
             high_water: 0,
             wants_prompt_logprobs: request.prompt_logprobs,
+            constrained: request.constrained,
             namespace: request.namespace,
             rank: (priority, arrival),
             submitted_at: now,

@@ -371,7 +371,7 @@ pub struct RowResult {
 /// Tokens of a row, or its failure.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RowOutcome {
-    /// 0 ids when the row did not sample, else 1 (or more with drafts).
+    /// 0 ids when the row did not sample or its mask was called off, else 1 (or more with drafts).
     Tokens(Vec<SampledToken>),
     /// NaN or infinity.
     NonFinite,

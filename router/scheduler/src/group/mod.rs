@@ -69,6 +69,7 @@ struct RowRecord {
     start: usize,
     num_tokens: usize,
     sample: bool,
+    masked: bool,
     /// Prompt logprobs due.
     logprobs: usize,
 }

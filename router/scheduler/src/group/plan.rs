@@ -3,7 +3,7 @@
 use super::{Group, RowRecord, StepRecord};
 use crate::dispatcher::Dispatcher;
 use crate::sequence::{Phase, SequenceIndex, narrow};
-use crate::types::{Row, StepPlan};
+use crate::types::{DueMask, Row, StepPlan};
 
 /// A step being planned.
 pub(super) struct Draft {
@@ -265,12 +265,20 @@ impl Group {
         } else {
             0
         };
+        let masked = sample && sequence.constrained;
+        if masked {
+            draft.plan.masks.push(DueMask {
+                sequence: sequence.id,
+                slot: sequence.slot,
+                position: narrow(sequence.upper() - sequence.prompt_length),
+            });
+        }
         draft.plan.rows.push(Row {
             slot: sequence.slot,
             num_tokens: narrow(num_tokens),
             sample,
             prompt_logprobs: logprobs > 0,
-            masked: false,
+            masked,
         });
         draft.record.rows.push(RowRecord {
             index,
@@ -278,6 +286,7 @@ impl Group {
             start,
             num_tokens,
             sample,
+            masked,
             logprobs,
         });
         draft.tokens_left -= num_tokens;

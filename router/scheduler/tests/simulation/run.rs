@@ -1,12 +1,12 @@
 //! One seed: a random world, faults for a while, then calm until everything open has ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use headrace_scheduler::{
     Event, GroupId, PolicyConfig, QueueOrder, SamplingParams, Scheduler, SchedulerConfig,
-    SequenceFailure, SequenceId, SequenceRequest, StepOutcome, StepResult, StopConditions,
+    SequenceFailure, SequenceId, SequenceRequest, Slot, StepOutcome, StepResult, StopConditions,
     SubmitError, Time,
 };
 
@@ -40,6 +40,8 @@ pub(crate) struct Totals {
     skipped_ahead: u64,
     deferrals: u64,
     expired: u64,
+    masks: u64,
+    called_off: u64,
 }
 
 impl Totals {
@@ -57,7 +59,7 @@ impl Totals {
         }
     }
 
-    fn fields(&mut self) -> [&mut u64; 19] {
+    fn fields(&mut self) -> [&mut u64; 21] {
         [
             &mut self.steps,
             &mut self.finished,
@@ -78,6 +80,8 @@ impl Totals {
             &mut self.skipped_ahead,
             &mut self.deferrals,
             &mut self.expired,
+            &mut self.masks,
+            &mut self.called_off,
         ]
     }
 }
@@ -103,6 +107,8 @@ struct World {
     tenants: u64,
     /// Sequences with a deadline, in a hundred.
     deadlines: usize,
+    /// Sequences that wait for masks, in a hundred.
+    constrained: usize,
     chances: Chances,
     scheduler: Scheduler,
     worker: Option<Worker>,
@@ -180,6 +186,7 @@ impl World {
             classes: random.pick(&[1, 1, 3]),
             tenants: random.pick(&[1, 1, 4]),
             deadlines: random.pick(&[0, 0, 20]),
+            constrained: random.pick(&[0, 30, 100]),
             random,
             config,
             num_blocks,
@@ -361,7 +368,7 @@ impl World {
             tenant: random.next() % self.tenants,
             deadline,
             namespace,
-            constrained: false,
+            constrained: random.percent(self.constrained),
             retention: headrace_scheduler::Retention::default(),
         };
         let needed = u64::from(prompt_length) + u64::from(max_new_tokens);
@@ -474,11 +481,12 @@ impl World {
 
     fn answer(&mut self, fault: Fault) {
         let copies_fail = self.random.percent(50);
+        let called_off = self.call_off();
         let worker = self.worker.as_mut().unwrap();
         if worker.oldest().is_none() {
             return;
         }
-        let (plan, outcome) = worker.answer(fault, copies_fail);
+        let (plan, outcome) = worker.answer(fault, copies_fail, &called_off);
         let step_id = plan.step_id;
         let rows = worker.sequences(&plan);
         match &outcome {
@@ -548,6 +556,21 @@ impl World {
             }
             client.hear(self.now, event);
         }
+    }
+
+    /// Slots of the oldest step whose masks are called off: of sequences that are over, most of the time.
+    fn call_off(&mut self) -> BTreeSet<Slot> {
+        let masks = self.worker.as_ref().unwrap().oldest();
+        let mut called_off = BTreeSet::new();
+        for due in masks.map_or(&[][..], |plan| &plan.masks) {
+            self.totals.masks += 1;
+            let over = self.clients[&due.sequence].state != State::Open;
+            if over && self.random.percent(70) {
+                self.totals.called_off += 1;
+                called_off.insert(due.slot);
+            }
+        }
+        called_off
     }
 
     /// Answers that no plan asked for change nothing.

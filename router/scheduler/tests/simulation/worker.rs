@@ -49,6 +49,8 @@ struct Sequence {
     max_new_tokens: usize,
     id: SequenceId,
     broken: bool,
+    /// A mask of it was called off: it is over, and its rows give nothing.
+    called_off: bool,
 }
 
 /// Tables as of the last plan, before any answer.
@@ -154,6 +156,10 @@ impl Worker {
             planned.computed = end;
         }
         self.check_writes(&plan, &written);
+        let masked = plan.rows.iter().filter(|row| row.masked);
+        let masked: Vec<Slot> = masked.map(|row| row.slot).collect();
+        let announced: Vec<Slot> = plan.masks.iter().map(|due| due.slot).collect();
+        assert_eq!(masked, announced, "a mask for each masked row, in order");
         for copy in &plan.block_copies {
             touched.push((copy.source, 0));
         }
@@ -201,8 +207,13 @@ impl Worker {
             .collect()
     }
 
-    /// Runs and answers the oldest step.
-    pub(crate) fn answer(&mut self, fault: Fault, copies_fail: bool) -> (StepPlan, StepOutcome) {
+    /// Runs and answers the oldest step; `called_off` are the slots whose masks will not come.
+    pub(crate) fn answer(
+        &mut self,
+        fault: Fault,
+        copies_fail: bool,
+        called_off: &BTreeSet<Slot>,
+    ) -> (StepPlan, StepOutcome) {
         let plan = self.steps.pop_front().unwrap();
         self.touched.pop_front();
         self.apply(&plan);
@@ -239,6 +250,16 @@ impl Worker {
             };
             return (plan, outcome);
         }
+        for slot in called_off {
+            self.slots.get_mut(slot).unwrap().called_off = true;
+        }
+        for due in &plan.masks {
+            let sequence = &self.slots[&due.slot];
+            assert_eq!(sequence.id, due.sequence);
+            let output = sequence.ids.len() - sequence.prompt_length;
+            let late = sequence.called_off || sequence.broken;
+            assert!(late || output == due.position as usize, "{due:?}: {output}");
+        }
         let mut results = Vec::new();
         for (at, row) in plan.rows.iter().enumerate() {
             results.push(self.run_row(row, fault, at));
@@ -261,6 +282,7 @@ impl Worker {
                 max_new_tokens: new.sampling.top_n as usize,
                 id: SequenceId(u64::from(new.sampling.suppressed_token_ids[0])),
                 broken: false,
+                called_off: false,
             };
             assert!(self.slots.insert(new.slot, sequence).is_none());
         }
@@ -307,6 +329,10 @@ impl Worker {
                 Fault::NonFinite(_) => RowOutcome::NonFinite,
                 _ => RowOutcome::Failed("scripted".to_owned()),
             });
+        }
+        if self.slots[&slot].called_off && row.masked {
+            self.spoil(slot, count);
+            return result(RowOutcome::Tokens(Vec::new()));
         }
         let sequence = self.slots.get_mut(&slot).unwrap();
         let (start, end) = (sequence.computed, sequence.computed + count);

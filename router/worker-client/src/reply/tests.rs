@@ -217,3 +217,21 @@ fn failures_of_rows_and_steps_come_through() {
         StepOutcome::Skipped
     );
 }
+
+/// Whether its sequence is over is the scheduler's to judge.
+#[test]
+fn a_masked_row_may_be_called_off() {
+    let mut asked = expected();
+    let mut called_off = good();
+    called_off.rows[0].tokens.clear();
+    assert!(decode_reply(&asked, called_off.clone(), VOCAB).is_err());
+    asked.rows[0].masked = true;
+    let StepOutcome::Ok(rows) = decode_reply(&asked, called_off, VOCAB).unwrap().outcome else {
+        panic!("not OK")
+    };
+    assert_eq!(rows[0].outcome, RowOutcome::Tokens(vec![]));
+    assert!(decode_reply(&asked, good(), VOCAB).is_ok());
+    let mut two = good();
+    two.rows[0].tokens.push(token(1));
+    assert!(decode_reply(&asked, two, VOCAB).is_err());
+}

@@ -1,0 +1,9 @@
+//! One behaviour a test, by the interface alone: masks, pauses, crashes and who is preempted.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test crate; the functions beside the tests are tests as well"
+)]
+
+mod masks;
+mod scene;
