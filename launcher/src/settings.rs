@@ -2,13 +2,15 @@
 
 mod checks;
 mod command;
+mod keys;
 
 use crate::failure::Failure;
 use crate::flags::{Device, Dtype, Flags, RopeScaling};
 use crate::log::{Level, LogFormat};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, FromArgMatches};
-use headrace_control::{ApiKey, RouterConfig, SchedulePolicy};
+use headrace_control::RouterConfig;
+use keys::KeyRing;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -113,13 +115,13 @@ pub(crate) fn read(arguments: &[OsString]) -> Result<Request, Failure> {
         ));
     }
     let hostname = hostname(&flags.server.hostname, &matches)?;
-    let api_keys = api_keys(&flags)?;
+    let keys = KeyRing::read(&flags.server)?;
     Ok(Request::Serve(Box::new(join(
-        flags, hostname, api_keys, warnings,
+        flags, hostname, keys, warnings,
     ))))
 }
 
-fn join(flags: Flags, hostname: String, api_keys: Vec<ApiKey>, warnings: Vec<String>) -> Settings {
+fn join(flags: Flags, hostname: String, keys: KeyRing, warnings: Vec<String>) -> Settings {
     let Flags {
         model,
         server,
@@ -144,18 +146,18 @@ fn join(flags: Flags, hostname: String, api_keys: Vec<ApiKey>, warnings: Vec<Str
             max_batch_prefill_tokens: batching.max_batch_prefill_tokens,
             max_batch_total_tokens: batching.max_batch_total_tokens,
             max_batch_size: batching.max_batch_size,
-            max_queued_tokens: None,
-            schedule_policy: SchedulePolicy::Fcfs,
-            target_itl_ms: None,
-            stall_timeout_seconds: 60,
+            max_queued_tokens: batching.max_queued_tokens,
+            schedule_policy: batching.schedule_policy.into(),
+            target_itl_ms: batching.target_itl_ms,
+            stall_timeout_seconds: server.stall_timeout,
             max_client_batch_size: limits.max_client_batch_size,
             validation_workers: batching.validation_workers,
             payload_limit: limits.payload_limit,
-            api_keys,
-            admin_key: None,
+            api_keys: keys.api_keys,
+            admin_key: keys.admin_key,
             cors_allow_origin: server.cors_allow_origin,
             disable_grammar_support: server.disable_grammar_support,
-            lenient_grammar: false,
+            lenient_grammar: server.lenient_grammar,
             strict_model_name: server.strict_model_name,
             completions_default_max_tokens: limits.completions_default_max_tokens,
             kv_cache_bytes: batching.kv_cache_memory.map(|size| size.0),
@@ -240,34 +242,4 @@ fn hostname(given: &str, matches: &ArgMatches) -> Result<String, Failure> {
     Err(Failure::usage(format!(
         "--hostname {given}: must be an IPv4 or IPv6 address"
     )))
-}
-
-fn api_keys(flags: &Flags) -> Result<Vec<ApiKey>, Failure> {
-    let mut keys = flags.server.api_key.clone();
-    if let Some(path) = &flags.server.api_key_file {
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            Failure::usage(format!("--api-key-file {}: {error}", path.display()))
-        })?;
-        let before = keys.len();
-        keys.extend(
-            text.lines()
-                .map(str::trim)
-                .filter(|line| !line.is_empty())
-                .map(str::to_owned),
-        );
-        if keys.len() == before {
-            let line = format!("--api-key-file {}: holds no key", path.display());
-            return Err(Failure::usage(line));
-        }
-    }
-    // An empty key would open the door to everybody who sends an empty one.
-    if keys.iter().any(|key| key.trim().is_empty()) {
-        return Err(Failure::usage("--api-key: must not be empty"));
-    }
-    let named = |(number, key)| ApiKey {
-        name: format!("key-{number}"),
-        key,
-        priority: 0,
-    };
-    Ok((1..).zip(keys).map(named).collect())
 }

@@ -32,7 +32,7 @@ fn assert_fault(stage: &Stage, flags: &[&str], variables: &[(&str, &str)], parts
 #[test]
 fn flags() {
     let stage = Stage::new();
-    let cases: [(&[&str], &[&str]); 36] = [
+    let cases: [(&[&str], &[&str]); 44] = [
         (&["--no-such-flag"], &["--no-such-flag"]),
         (
             &["--model-ID", "x"],
@@ -110,6 +110,23 @@ fn flags() {
             &["--sharded true"],
         ),
         (&["--api-key", ""], &["--api-key"]),
+        (&["--admin-api-key", ""], &["--admin-api-key"]),
+        (
+            &["--api-key", "same", "--admin-api-key", "same"],
+            &["--admin-api-key", "--api-key too"],
+        ),
+        (
+            &["--schedule-policy", "best"],
+            &["--schedule-policy", "best", "fcfs", "lpm"],
+        ),
+        (&["--target-itl-ms", "0"], &["--target-itl-ms 0"]),
+        (&["--stall-timeout", "0"], &["--stall-timeout 0"]),
+        (&["--stall-timeout", "1s"], &["--stall-timeout", "1s"]),
+        (&["--max-queued-tokens", "0"], &["--max-queued-tokens 0"]),
+        (
+            &["--lenient-grammar", "--disable-grammar-support"],
+            &["--lenient-grammar", "--disable-grammar-support"],
+        ),
         (
             &["--api-key-file", "/no/keys"],
             &["--api-key-file /no/keys"],

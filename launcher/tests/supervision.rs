@@ -82,6 +82,65 @@ fn a_run_from_start_to_drain() {
 }
 
 #[test]
+fn the_router_is_told_of_queue_keys_and_grammar() {
+    let stage = Stage::new();
+    let keys = stage.path("keys");
+    std::fs::write(&keys, "# night shift\ns3cret name=night priority=5\n").unwrap();
+    let keys = keys.to_str().unwrap();
+    let mut store = String::new();
+    let more = [
+        "--api-key",
+        "a=b",
+        "--api-key-file",
+        keys,
+        "--schedule-policy",
+        "lpm",
+        "--target-itl-ms",
+        "40",
+        "--max-queued-tokens",
+        "5000000000",
+        "--stall-timeout",
+        "7",
+        "--lenient-grammar",
+    ];
+    let flags = model_flags(&stage, &mut store, &more);
+    let variables = [("ADMIN_API_KEY", "r00t"), ("FAKE_ENVIRONMENT", "1")];
+    let mut running = stage.start(&flags, &variables);
+    running.wait_ready();
+    let configure = &stage.heard_of("configure")[0];
+    for (field, expected) in [
+        (
+            "api_keys",
+            json!([
+                {"name": "key-1", "key": "a=b", "priority": 0},
+                {"name": "night", "key": "s3cret", "priority": 5}
+            ]),
+        ),
+        ("admin_key", json!("r00t")),
+        ("schedule_policy", json!("lpm")),
+        ("target_itl_ms", json!(40)),
+        ("max_queued_tokens", json!(5_000_000_000_u64)),
+        ("stall_timeout_seconds", json!(7)),
+        ("lenient_grammar", json!(true)),
+    ] {
+        assert_eq!(configure[field], expected, "{field}");
+    }
+    for pid in stage.living() {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
+        let environment = String::from_utf8_lossy(&environment);
+        assert!(environment.contains("FAKE_ENVIRONMENT"), "{environment}");
+        assert!(!environment.contains("r00t"), "{environment}");
+    }
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.wait().code(), Some(0));
+    let output = stage.read("stdout") + &stage.read("stderr");
+    assert!(
+        !output.contains("s3cret") && !output.contains("r00t"),
+        "{output}"
+    );
+}
+
+#[test]
 fn a_second_signal_ends_at_once() {
     let stage = Stage::new();
     let mut store = String::new();

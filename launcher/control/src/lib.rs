@@ -232,7 +232,8 @@ pub struct RouterConfig {
     pub validation_workers: usize,
     /// Bytes of a request body at most.
     pub payload_limit: usize,
-    /// Any of these opens the guarded routes; empty: no key is asked for.
+    /// Any of these opens the guarded routes; empty: no key is asked for. Keys and names are unique; a name is 1 to 64 of
+    /// `[A-Za-z0-9._-]` and never `admin`.
     pub api_keys: Vec<ApiKey>,
     /// Opens the control routes, and the others; absent: there are no control routes.
     pub admin_key: Option<String>,
@@ -269,7 +270,7 @@ pub struct ApiKey {
     pub name: String,
     /// The secret.
     pub key: String,
-    /// Class of its requests that name none: lower ones run first.
+    /// Class of its requests that name none, -100 to 100: lower ones run first.
     pub priority: i32,
 }
 

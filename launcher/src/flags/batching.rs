@@ -1,23 +1,42 @@
 //! Batches and the KV cache.
 
 use crate::byte_size::ByteSize;
-use clap::Args;
+use clap::{Args, ValueEnum};
+use headrace_control::SchedulePolicy;
 
 /// Flags of the scheduler and its memory.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Batching and memory")]
 pub(crate) struct BatchingFlags {
-    /// Tokens computed in one step at most; long prompts are computed in pieces. Absent: 512 on the CPU, 4096 on CUDA.
+    /// Tokens computed in one step at most: one for each running sequence that is past its prompt, and pieces of prompts
+    /// in what is left. A longer prompt takes several steps. Absent: 512 on the CPU, 4096 on CUDA.
     #[arg(long, env)]
     pub(crate) max_batch_prefill_tokens: Option<u32>,
 
-    /// Tokens of all running requests together at most, rounded up to whole KV blocks. Absent: what the KV cache holds.
+    /// Tokens of the KV cache that are used at most, rounded up to whole blocks: all running sequences together, and
+    /// what is kept of others gives way to them. A request may not be longer. Absent, and at most: what the KV cache
+    /// holds (--kv-cache-memory says how much memory that takes).
     #[arg(long, env)]
     pub(crate) max_batch_total_tokens: Option<u32>,
 
-    /// Running requests at most. Absent: 64 on the CPU, 256 on CUDA.
+    /// Sequences that run at once at most; each prompt of a request and each of its choices is one. Others wait.
+    /// Absent: 64 on the CPU, 256 on CUDA.
     #[arg(long, env)]
     pub(crate) max_batch_size: Option<u32>,
+
+    /// Prompt tokens that wait at most, of all requests together; more are answered 429. Absent: 16777216.
+    #[arg(long, env)]
+    pub(crate) max_queued_tokens: Option<u64>,
+
+    /// Which waiting request of a priority class is next.
+    #[arg(long, env, value_enum, default_value_t = Policy::Fcfs)]
+    pub(crate) schedule_policy: Policy,
+
+    /// Milliseconds between two tokens of a stream to aim at: while streams run, a step takes only as many prompt
+    /// tokens as fit into this time, but at least one block, so long prompts take longer. Absent: a step is filled up to
+    /// --max-batch-prefill-tokens.
+    #[arg(long, env)]
+    pub(crate) target_itl_ms: Option<u32>,
 
     /// Memory of a worker's KV cache: bytes, or with a unit (`4GiB`, `500MB`); refused if the workers together have not
     /// that much. Absent: measured.
@@ -40,4 +59,22 @@ pub(crate) struct BatchingFlags {
     /// Threads that tokenise prompts.
     #[arg(long, env, default_value_t = 2)]
     pub(crate) validation_workers: usize,
+}
+
+/// Orders of the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Policy {
+    /// That of the API key that had least so far, the oldest first.
+    Fcfs,
+    /// The one with the longest cached prefix, which may pass an older one a few times.
+    Lpm,
+}
+
+impl From<Policy> for SchedulePolicy {
+    fn from(policy: Policy) -> Self {
+        match policy {
+            Policy::Fcfs => Self::Fcfs,
+            Policy::Lpm => Self::Lpm,
+        }
+    }
 }

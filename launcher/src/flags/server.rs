@@ -19,13 +19,20 @@ pub(crate) struct ServerFlags {
     #[arg(long, env)]
     pub(crate) prometheus_port: Option<u16>,
 
-    /// A key that opens the guarded routes; may be repeated. None: no key is asked for.
+    /// A key that opens the guarded routes; may be repeated. All of the value is the key, whatever is in it; its name in
+    /// logs and metrics is `key-1`, `key-2` and so on. None, and no file: no key is asked for.
     #[arg(long, env, hide_env_values = true)]
     pub(crate) api_key: Vec<String>,
 
-    /// A file with one key a line, beside those of --api-key.
+    /// A file with one key a line, beside those of --api-key: the key, then `name=NAME` and `priority=CLASS` if wanted
+    /// (the class of its requests that ask for none; lower ones run first, 0 is the default). Empty lines and lines that
+    /// begin with `#` do not count.
     #[arg(long, env)]
     pub(crate) api_key_file: Option<PathBuf>,
+
+    /// The key that opens the control routes, and all others too. Absent: there are no control routes.
+    #[arg(long, env, hide_env_values = true)]
+    pub(crate) admin_api_key: Option<String>,
 
     /// An origin that browsers may call from; may be repeated. None: any.
     #[arg(long, env)]
@@ -39,6 +46,15 @@ pub(crate) struct ServerFlags {
     /// Refuse requests that ask for a grammar, for good.
     #[arg(long, env, value_parser = clap::builder::BoolishValueParser::new())]
     pub(crate) disable_grammar_support: bool,
+
+    /// Ignore what a JSON schema demands and cannot be enforced. Otherwise such a schema is refused by the keyword's name.
+    #[arg(long, env, value_parser = clap::builder::BoolishValueParser::new())]
+    pub(crate) lenient_grammar: bool,
+
+    /// Seconds that a client may leave its stream unread, once its buffer is full, before it is dropped. Until then its
+    /// sequence pauses.
+    #[arg(long, env, default_value_t = 60)]
+    pub(crate) stall_timeout: u64,
 
     /// Seconds that admitted requests get to finish after SIGTERM or Ctrl-C. A second signal ends at once.
     #[arg(long, short, env, default_value_t = 90)]

@@ -67,7 +67,9 @@ pub(crate) fn spawn(
 ) -> std::io::Result<Child> {
     let name = name.into();
     // Secrets travel over the control socket or stay here; a child's environment can be read in /proc.
-    command.env_remove("API_KEY").env_remove("NGROK_AUTHTOKEN");
+    for secret in ["API_KEY", "ADMIN_API_KEY", "NGROK_AUTHTOKEN"] {
+        command.env_remove(secret);
+    }
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -83,6 +83,9 @@ fn refuse_zeros(flags: &Flags) -> Result<(), Failure> {
             is_zero(batching.max_batch_total_tokens),
         ),
         ("--max-batch-size", is_zero(batching.max_batch_size)),
+        ("--max-queued-tokens", batching.max_queued_tokens == Some(0)),
+        ("--target-itl-ms", is_zero(batching.target_itl_ms)),
+        ("--stall-timeout", flags.server.stall_timeout == 0),
         ("--validation-workers", batching.validation_workers == 0),
         ("--num-shard", is_zero(workers.num_shard)),
         ("--compute-threads", is_zero(workers.compute_threads)),
@@ -141,6 +144,10 @@ fn refuse_contradictions(flags: &Flags) -> Result<(), Failure> {
     }
     if flags.workers.sharded == Some(true) && flags.workers.num_shard == Some(1) {
         return Err(Failure::usage("--sharded true: needs --num-shard above 1"));
+    }
+    if flags.server.lenient_grammar && flags.server.disable_grammar_support {
+        let line = "--lenient-grammar: contradicts --disable-grammar-support";
+        return Err(Failure::usage(line));
     }
     if flags
         .server

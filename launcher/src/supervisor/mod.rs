@@ -77,7 +77,7 @@ struct Supervisor {
 }
 
 /// Serves until a signal or a failure; returns the exit code.
-pub(crate) fn run(settings: Settings, log: &Log) -> Result<u8, Failure> {
+pub(crate) fn run(mut settings: Settings, log: &Log) -> Result<u8, Failure> {
     let (sender, events) = channel();
     watch_signals(sender.clone())
         .map_err(|error| Failure::new(format!("signals cannot be watched: {error}")))?;
@@ -89,6 +89,7 @@ pub(crate) fn run(settings: Settings, log: &Log) -> Result<u8, Failure> {
     }
     let python = crate::python::find(settings.workers.python.as_deref())?;
     let plan = Plan::make(&settings.workers, &python)?;
+    plan.fill(&mut settings.router);
     plan.check_sizes(&settings.router)?;
     // A local model is checked before anything starts.
     let source = ModelSource::locate(&settings.model)?;

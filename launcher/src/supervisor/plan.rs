@@ -11,6 +11,12 @@ use std::time::Duration;
 /// Importing torch on a cold machine takes its time.
 const ASK_LIMIT: Duration = Duration::from_mins(1);
 
+/// Tokens of a step on CUDA unless told otherwise; TGI's number.
+const CUDA_BATCH_TOKENS: u32 = 4096;
+
+/// Running sequences on CUDA unless told otherwise.
+const CUDA_SEQUENCES: u32 = 256;
+
 /// What the CPU's kernels want of a block.
 const CPU_BLOCK_MULTIPLE: u32 = 8;
 
@@ -50,6 +56,17 @@ impl Plan {
             num_ranks,
             num_threads,
         })
+    }
+
+    /// What the device decides where no flag does. The router's own defaults are the CPU's.
+    pub(super) fn fill(&self, config: &mut RouterConfig) {
+        if !self.is_cuda {
+            return;
+        }
+        let most = config.max_batch_total_tokens.unwrap_or(u32::MAX);
+        let tokens = CUDA_BATCH_TOKENS.min(most);
+        config.max_batch_prefill_tokens.get_or_insert(tokens);
+        config.max_batch_size.get_or_insert(CUDA_SEQUENCES);
     }
 
     /// Sizes that the workers could only refuse, one restart after another.
@@ -141,6 +158,33 @@ mod tests {
             max_restarts: 0,
             python: None,
             cuda_memory_fraction: 1.0,
+        }
+    }
+
+    #[test]
+    fn cuda_fills_what_no_flag_decides() {
+        let filled = |is_cuda: bool, total: Option<u32>, size: Option<u32>| {
+            let mut config = config();
+            config.max_batch_total_tokens = total;
+            config.max_batch_size = size;
+            let plan = Plan {
+                is_cuda,
+                num_ranks: 1,
+                num_threads: 1,
+            };
+            plan.fill(&mut config);
+            (config.max_batch_prefill_tokens, config.max_batch_size)
+        };
+        assert_eq!(filled(false, None, None), (None, None));
+        assert_eq!(filled(true, None, None), (Some(4096), Some(256)));
+        assert_eq!(filled(true, Some(1000), Some(3)), (Some(1000), Some(3)));
+    }
+
+    fn config() -> RouterConfig {
+        let arguments = ["launcher", "--device", "cpu"].map(Into::into);
+        match crate::settings::read(&arguments).expect("sound") {
+            crate::settings::Request::Serve(settings) => settings.router,
+            other => panic!("{other:?}"),
         }
     }
 
