@@ -52,6 +52,9 @@ pub struct Stats {
     pub total_blocks: usize,
     /// Steps sent and not answered.
     pub steps_in_flight: usize,
+    /// Most prefill tokens beside decoding rows in a step, by the target for its time; `None` without a target and
+    /// before anything decoded. Of several groups the least.
+    pub prefill_share: Option<usize>,
     /// Steps planned, total.
     pub steps: u64,
     /// Preemptions for want of blocks, total.

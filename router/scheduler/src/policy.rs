@@ -31,7 +31,8 @@ pub struct PolicyConfig {
     /// With [`QueueOrder::Lpm`]: how often a longer cached prefix may pass the sequence at the front.
     pub most_passes: u32,
     /// How long a step may take at most while sequences decode: the share of prefills follows from what steps
-    /// took of late. `None`: only the token budget bounds them.
+    /// took of late, and is never below one block, so that prefills go on; a step without decoding rows is not
+    /// bounded. `None`: only the token budget bounds them.
     pub target_step_time: Option<Duration>,
 }
 

@@ -44,6 +44,8 @@ impl Group {
         let Some(mut record) = self.in_flight.pop_front() else {
             return Ok(events);
         };
+        let succeeded = matches!(result.outcome, StepOutcome::Ok(_));
+        self.pace.note(dispatcher.now, &record, succeeded);
         for node in record.holds.drain(..) {
             self.kv.tree.release(node);
         }

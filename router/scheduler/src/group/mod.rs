@@ -5,6 +5,7 @@ mod audit;
 mod complete;
 mod failure;
 mod locality;
+mod pace;
 mod plan;
 mod release;
 mod share;
@@ -16,7 +17,8 @@ use crate::dispatcher::Dispatcher;
 use crate::pool::BlockPool;
 use crate::sequence::{SequenceIndex, narrow};
 use crate::tree::{NodeId, PrefixTree};
-use crate::types::{BlockId, GroupId, Slot, TokenId};
+use crate::types::{BlockId, GroupId, Slot, Time, TokenId};
+use pace::Pace;
 
 /// Blocks and who needs them.
 #[derive(Debug)]
@@ -83,6 +85,9 @@ struct StepRecord {
     holds: Vec<NodeId>,
     /// Tokens of rows that do not decode.
     prefill_tokens: usize,
+    /// Rows that do.
+    decode_rows: usize,
+    sent_at: Time,
 }
 
 /// See the module.
@@ -109,6 +114,8 @@ pub(crate) struct Group {
     prefill_limit: Option<usize>,
     /// Steps that succeeded since that limit was set.
     calm_steps: u32,
+    /// What steps took, and the bound on prefills that follows.
+    pace: Pace,
     /// Where the next step begins when the budget is below the number of decoding sequences.
     rotation: usize,
     /// Scratch: the decoding rows of the step being planned.
@@ -144,6 +151,7 @@ impl Group {
             suspects: VecDeque::new(),
             prefill_limit: None,
             calm_steps: 0,
+            pace: Pace::new(config.policy.target_step_time, block_size),
             rotation: 0,
             decodes: Vec::new(),
             candidates: Vec::new(),
@@ -172,6 +180,11 @@ impl Group {
         stats.cached_blocks += self.kv.tree.loose_blocks();
         stats.total_blocks += self.kv.pool.total();
         stats.steps_in_flight += self.in_flight.len();
+        let shares = stats
+            .prefill_share
+            .into_iter()
+            .chain(self.pace.last_bound());
+        stats.prefill_share = shares.min();
     }
 
     /// Leading ids whose KV the group has.

@@ -38,6 +38,8 @@ impl Group {
                 return None;
             }
             self.plan_decodes(dispatcher, &mut draft);
+            let share = self.pace.bound(self.decodes.len());
+            draft.prefill_left = draft.prefill_left.min(share);
             self.plan_prefills(dispatcher, &mut draft);
             self.admit_waiting(dispatcher, &mut draft);
             if in_flight == 0 && draft.plan.rows.is_empty() {
@@ -59,6 +61,7 @@ impl Group {
         }
         self.last_step += 1;
         record.step_id = self.last_step;
+        record.sent_at = dispatcher.now;
         plan.step_id = self.last_step;
         plan.finished_slots = std::mem::take(&mut self.finished_slots);
         plan.acknowledged_failure = self.failed_step.take();
@@ -81,6 +84,8 @@ impl Group {
                 rows,
                 holds: Vec::new(),
                 prefill_tokens: 0,
+                decode_rows: 0,
+                sent_at: dispatcher.now,
             },
             tokens_left: dispatcher.config.max_batch_tokens as usize,
             prefill_left: self.prefill_limit.unwrap_or(usize::MAX),
@@ -128,6 +133,7 @@ impl Group {
 
     fn plan_decodes(&mut self, dispatcher: &mut Dispatcher, draft: &mut Draft) {
         let decodes = std::mem::take(&mut self.decodes);
+        draft.record.decode_rows = decodes.len();
         for &index in &decodes {
             self.add_row(dispatcher, draft, index, 1);
         }

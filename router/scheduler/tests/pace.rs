@@ -1,0 +1,293 @@
+//! The inter-token guard against workers with made-up costs: what a step takes is arithmetic.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test crate; the functions beside the tests are tests as well"
+)]
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headrace_scheduler::{
+    GroupId, PolicyConfig, Retention, RowOutcome, RowResult, SampledToken, SamplingParams,
+    Scheduler, SchedulerConfig, SequenceId, SequenceRequest, StepOutcome, StepPlan, StepResult,
+    StopConditions, Time,
+};
+
+const GROUP: GroupId = GroupId(0);
+const BLOCK: u64 = 16;
+const BUDGET: u64 = 2048;
+
+/// What a step takes, in nanoseconds.
+#[derive(Clone, Copy)]
+struct Costs {
+    step: u64,
+    row: u64,
+    token: u64,
+}
+
+/// A decoding row here takes 10 µs and a step 1 ms, so 16 chats leave 8.84 ms of 10 ms.
+const COSTS: Costs = Costs {
+    step: 1_000_000,
+    row: 10_000,
+    token: 20_000,
+};
+
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    decode_rows: u64,
+    prefill_tokens: u64,
+    took: u64,
+}
+
+struct World {
+    scheduler: Scheduler,
+    costs: Costs,
+    now: u64,
+    /// When the worker is done with what was sent.
+    free_at: u64,
+    in_flight: VecDeque<(StepPlan, Step, u64)>,
+    next_id: u64,
+    /// Added to the time of the next step sent.
+    hiccup: u64,
+}
+
+impl World {
+    fn new(target: Option<Duration>, max_steps_in_flight: u32) -> Self {
+        let mut scheduler = Scheduler::new(SchedulerConfig {
+            block_size: u32::try_from(BLOCK).unwrap(),
+            max_batch_tokens: u32::try_from(BUDGET).unwrap(),
+            max_sequences: 64,
+            max_total_tokens: 100_000,
+            prefix_caching: false,
+            max_waiting_sequences: 1000,
+            max_waiting_tokens: 10_000_000,
+            max_steps_in_flight,
+            policy: PolicyConfig {
+                target_step_time: target,
+                ..PolicyConfig::default()
+            },
+        });
+        scheduler.group_up(Time::default(), GROUP, 40_000);
+        Self {
+            scheduler,
+            costs: COSTS,
+            now: 0,
+            free_at: 0,
+            in_flight: VecDeque::new(),
+            next_id: 0,
+            hiccup: 0,
+        }
+    }
+
+    fn time(&self) -> Time {
+        Time(Duration::from_nanos(self.now))
+    }
+
+    fn submit(&mut self, prompt: usize, max_new_tokens: u32) {
+        self.next_id += 1;
+        let request = SequenceRequest {
+            id: SequenceId(self.next_id),
+            prompt: Arc::from(vec![7; prompt]),
+            sampling: SamplingParams::greedy(),
+            stop: StopConditions {
+                max_new_tokens,
+                ..StopConditions::default()
+            },
+            prompt_logprobs: false,
+            priority: 0,
+            tenant: 0,
+            deadline: None,
+            namespace: 0,
+            constrained: false,
+            retention: Retention::default(),
+        };
+        self.scheduler.submit(self.time(), request).unwrap();
+    }
+
+    fn send(&mut self) -> Option<Step> {
+        let plan = self.scheduler.plan(self.time(), GROUP)?;
+        let tokens: u64 = plan.rows.iter().map(|row| u64::from(row.num_tokens)).sum();
+        // No prompt here leaves a last chunk of one token that is no block's.
+        let decode_rows = plan.rows.iter().filter(|row| row.num_tokens == 1).count() as u64;
+        let prefill_tokens = tokens - decode_rows;
+        let costs = self.costs;
+        let took = costs.step
+            + costs.row * decode_rows
+            + costs.token * prefill_tokens
+            + std::mem::take(&mut self.hiccup);
+        let step = Step {
+            decode_rows,
+            prefill_tokens,
+            took,
+        };
+        self.free_at = self.free_at.max(self.now) + took;
+        self.in_flight.push_back((plan, step, self.free_at));
+        Some(step)
+    }
+
+    /// Sends what can be sent and takes the next answer in.
+    fn step(&mut self) -> Step {
+        while self.send().is_some() {}
+        let (plan, step, end) = self.in_flight.pop_front().unwrap();
+        self.now = end;
+        let token = SampledToken {
+            id: 1,
+            logprob: None,
+            top: Vec::new(),
+        };
+        let rows = plan.rows.iter().map(|row| RowResult {
+            slot: row.slot,
+            outcome: RowOutcome::Tokens(vec![token.clone(); usize::from(row.sample)]),
+            prompt_logprobs: Vec::new(),
+        });
+        let result = StepResult {
+            group: GROUP,
+            step_id: plan.step_id,
+            outcome: StepOutcome::Ok(rows.collect()),
+        };
+        self.scheduler.complete(self.time(), result).unwrap();
+        step
+    }
+
+    /// Chats that decode, and no sample yet of a step that has prefills too.
+    fn with_chats(target: Option<Duration>, max_steps_in_flight: u32) -> Self {
+        let mut world = Self::new(target, max_steps_in_flight);
+        for _ in 0..16 {
+            world.submit(20, 90_000);
+        }
+        for _ in 0..20 {
+            world.step();
+        }
+        world
+    }
+
+    /// Steps while long prompts wait.
+    fn under_prompts(&mut self, steps: usize) -> Vec<Step> {
+        let mut seen = Vec::new();
+        for _ in 0..steps {
+            if self.scheduler.stats().waiting < 2 {
+                self.submit(4000, 1);
+            }
+            seen.push(self.step());
+        }
+        seen
+    }
+}
+
+const TARGET: Duration = Duration::from_millis(10);
+const TARGET_NS: u64 = 10_000_000;
+
+/// Within the target, and no less than nine tenths of it.
+fn assert_settled(steps: &[Step]) {
+    for step in steps {
+        // The last chunk of a prompt may leave a share unused that is too small for a block.
+        assert!(step.took <= TARGET_NS, "{step:?} is over the target");
+        assert!(step.took * 10 >= TARGET_NS * 9, "{step:?} wastes its share");
+    }
+}
+
+#[test]
+fn steps_settle_under_the_target() {
+    for in_flight in [1, 2, 4] {
+        let mut world = World::with_chats(Some(TARGET), in_flight);
+        let steps = world.under_prompts(200);
+        assert!(steps.iter().all(|step| step.decode_rows >= 16));
+        assert_settled(&steps[12..]);
+        // (10 ms - 1 ms - 16 * 10 µs) / 20 µs, less what a chunk's fixed costs are taken for.
+        let share = world.scheduler.stats().prefill_share.unwrap() as u64;
+        assert!((400..=442).contains(&share), "{share}");
+    }
+}
+
+#[test]
+fn a_change_of_costs_is_followed() {
+    let mut world = World::with_chats(Some(TARGET), 2);
+    world.under_prompts(50);
+    world.costs.token *= 5;
+    assert_settled(&world.under_prompts(60)[8..]);
+    world.costs.token /= 5;
+    assert_settled(&world.under_prompts(60)[20..]);
+    // Decoding itself becomes slower, while no step is without prefills.
+    world.costs.step *= 4;
+    assert_settled(&world.under_prompts(100)[30..]);
+    world.costs.step /= 4;
+    assert_settled(&world.under_prompts(100)[30..]);
+}
+
+#[test]
+fn more_chats_leave_less_for_prefills() {
+    let mut world = World::with_chats(Some(TARGET), 2);
+    world.costs.row = 100_000;
+    assert_settled(&world.under_prompts(60)[20..]);
+    for _ in 0..16 {
+        world.submit(20, 90_000);
+    }
+    let steps = world.under_prompts(120);
+    assert!(steps[100].decode_rows >= 32);
+    assert_settled(&steps[60..]);
+}
+
+#[test]
+fn one_slow_step_does_not_starve_prefills() {
+    for alone in [false, true] {
+        let mut world = World::with_chats(Some(TARGET), 2);
+        let before = world.under_prompts(50)[49].prefill_tokens;
+        if alone {
+            // A slow step of decoding rows: the prompts that wait are done first.
+            while world.step().prefill_tokens > 0 {}
+        }
+        world.hiccup = 5_000_000_000;
+        let after = world.under_prompts(50);
+        let slow = after
+            .iter()
+            .position(|step| step.took > TARGET_NS * 100)
+            .unwrap();
+        for step in &after[slow + 1..] {
+            assert!(
+                step.prefill_tokens * 10 >= before * 9,
+                "{before} then {step:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn prefills_go_on_when_decoding_alone_takes_the_target() {
+    let mut world = World::with_chats(Some(Duration::from_micros(500)), 2);
+    for step in &world.under_prompts(50)[12..] {
+        assert_eq!(step.prefill_tokens, BLOCK, "one block a step: {step:?}");
+    }
+    // Decoding becomes fast again, and that is noticed though every step has prefills.
+    world.costs = Costs {
+        step: 100_000,
+        row: 1000,
+        token: 1000,
+    };
+    let steps = world.under_prompts(100);
+    assert!(steps[99].prefill_tokens > 10 * BLOCK, "{:?}", steps[99]);
+    assert!(steps[40..].iter().all(|step| step.took <= 500_000));
+}
+
+#[test]
+fn nothing_bounds_prefills_when_nothing_decodes_or_there_is_no_target() {
+    let mut world = World::new(Some(TARGET), 1);
+    world.submit(4000, 1);
+    assert_eq!(world.step().prefill_tokens, BUDGET);
+    assert_eq!(world.scheduler.stats().prefill_share, None);
+    let mut world = World::with_chats(None, 1);
+    world.submit(4000, 1);
+    assert_eq!(world.step().prefill_tokens, BUDGET - 16);
+    assert_eq!(world.scheduler.stats().prefill_share, None);
+}
+
+#[test]
+fn the_first_share_is_cautious() {
+    let mut world = World::new(Some(TARGET), 2);
+    world.submit(5, 100);
+    world.send().unwrap();
+    world.submit(4000, 1);
+    let step = world.send().unwrap();
+    assert_eq!((step.decode_rows, step.prefill_tokens), (1, 4 * BLOCK));
+}
