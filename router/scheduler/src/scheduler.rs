@@ -148,6 +148,19 @@ impl Scheduler {
         self.dispatcher.queue.next_deadline()
     }
 
+    /// Frees every block that only the prefix cache holds, in all groups, and returns how many. Running sequences
+    /// keep theirs, but no later lookup finds these, nor what those sequences will compute: they are free when their
+    /// last user ends or is preempted.
+    pub fn flush_cache(&mut self, now: Time) -> usize {
+        self.dispatcher.now = now;
+        let mut freed = 0;
+        for group in self.groups.values_mut() {
+            freed += group.flush_cache(&mut self.dispatcher);
+            group.check_sums(&self.dispatcher);
+        }
+        freed
+    }
+
     /// How things stand.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats {

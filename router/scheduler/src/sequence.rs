@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::queue::{AccountIndex, OVERDUE};
 use crate::tree::NodeId;
 use crate::types::{
-    BlockId, FinishReason, GroupId, SamplingParams, SequenceId, SequenceRequest, Slot,
+    BlockId, FinishReason, GroupId, Retention, SamplingParams, SequenceId, SequenceRequest, Slot,
     StopConditions, Time, TokenId,
 };
 
@@ -100,6 +100,7 @@ pub(crate) struct Sequence {
     /// Every id that it samples waits for a mask.
     pub(crate) constrained: bool,
     pub(crate) namespace: u64,
+    pub(crate) retention: Retention,
     pub(crate) rank: Rank,
     pub(crate) submitted_at: Time,
     pub(crate) stop: StopConditions,
@@ -148,6 +149,7 @@ impl Sequence {
             wants_prompt_logprobs: request.prompt_logprobs,
             constrained: request.constrained,
             namespace: request.namespace,
+            retention: request.retention,
             rank: (priority, arrival),
             submitted_at: now,
             stop: request.stop,

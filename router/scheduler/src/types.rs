@@ -114,11 +114,13 @@ pub struct SequenceRequest {
     pub namespace: u64,
     /// Every id that it samples waits for a mask.
     pub constrained: bool,
-    /// How long its blocks stay cached beside those of others: of lower ones all go first.
+    /// How long its blocks stay cached beside those of others: of lower ones all go first. A block that several
+    /// sequences share has the highest of those that run with it or, when none does, of those that last did, since
+    /// it was last used by nobody.
     pub retention: Retention,
 }
 
-/// Retention priority of cached blocks, 0 to 100.
+/// Retention priority of cached blocks, 0 to 100. A high one makes a block later to go, never safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Retention(pub u8);
 

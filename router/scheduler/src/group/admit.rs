@@ -140,12 +140,12 @@ impl Group {
         sequence.answered = self.matched.len() * self.block_size;
         sequence.planned = sequence.answered;
         sequence.node = match &found {
-            Some(found) => self.kv.tree.hold_match(found),
-            None => self.kv.tree.hold_root(sequence.namespace),
+            Some(found) => self.kv.tree.hold_match(found, sequence.retention),
+            None => (self.kv.tree).hold_root(sequence.namespace, sequence.retention),
         };
         if let Some(partial) = found.and_then(|found| found.partial) {
             // Held until the step has answered: the copy is made when the workers get to it.
-            self.kv.tree.hold(partial.node);
+            self.kv.tree.hold(partial.node, sequence.retention);
             draft.record.holds.push(partial.node);
             let block = self.kv.take();
             assert!(block.is_some(), "blocks were counted before the copy");

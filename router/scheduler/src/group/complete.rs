@@ -47,7 +47,7 @@ impl Group {
         let succeeded = matches!(result.outcome, StepOutcome::Ok(_));
         self.pace.note(dispatcher.now, &record, succeeded);
         for node in record.holds.drain(..) {
-            self.kv.tree.release(node);
+            self.kv.tree.release(&mut self.kv.pool, node);
         }
         match result.outcome {
             StepOutcome::Ok(rows) => self.take_rows(dispatcher, &record, rows, &mut events),
@@ -148,10 +148,13 @@ impl Group {
         if self.prefix_caching && full > sequence.published {
             let ids = &sequence.ids[sequence.published * self.block_size..full * self.block_size];
             let blocks = &sequence.table[sequence.published..full];
-            sequence.node = self
-                .kv
-                .tree
-                .extend(&mut self.kv.pool, sequence.node, ids, blocks);
+            sequence.node = self.kv.tree.extend(
+                &mut self.kv.pool,
+                sequence.node,
+                ids,
+                blocks,
+                sequence.retention,
+            );
             sequence.published = full;
             self.list_computing(dispatcher, row.index);
         }

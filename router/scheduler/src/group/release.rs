@@ -72,6 +72,15 @@ impl Group {
         }
     }
 
+    /// Frees what only the tree holds; nobody waits any more for what runs, for it will not be found.
+    pub(crate) fn flush_cache(&mut self, dispatcher: &mut Dispatcher) -> usize {
+        let freed = self.kv.tree.flush(&mut self.kv.pool);
+        for at in 0..self.running.len() {
+            self.unlist_computing(dispatcher, self.running[at]);
+        }
+        freed
+    }
+
     fn remove_running(&mut self, dispatcher: &Dispatcher, index: SequenceIndex) {
         let rank = dispatcher.sequences[index].rank;
         let at = self
@@ -91,9 +100,13 @@ impl Group {
         if self.prefix_caching && !sequence.tainted && sequence.answered > whole {
             let ids = &sequence.ids[whole..sequence.answered];
             let block = sequence.table[sequence.published];
-            self.kv
-                .tree
-                .add_tail(&mut self.kv.pool, sequence.node, ids, block);
+            self.kv.tree.add_tail(
+                &mut self.kv.pool,
+                sequence.node,
+                ids,
+                block,
+                sequence.retention,
+            );
         }
         for &block in &sequence.table {
             // A published block of the table lies on the held path; what is still private is its own.
@@ -101,7 +114,7 @@ impl Group {
                 self.kv.pool.give_back(block);
             }
         }
-        self.kv.tree.release(sequence.node);
+        self.kv.tree.release(&mut self.kv.pool, sequence.node);
         self.finished_slots.push(sequence.slot);
         self.free_slots.push(sequence.slot);
     }

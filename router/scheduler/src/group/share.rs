@@ -19,6 +19,10 @@ impl Group {
             return;
         }
         let sequence = &mut dispatcher.sequences[index];
+        // What it publishes after a flush is nobody else's.
+        if self.kv.tree.is_flushed(sequence.node) {
+            return;
+        }
         let key = self.block_key(sequence, sequence.published, sequence.ids.len());
         if let Some(key) = key {
             sequence.computing = Some(key);

@@ -17,17 +17,19 @@ impl PrefixTree {
         }
         let mut seen = vec![false; pool.total()];
         let mut sums = Sums::default();
-        for (&namespace, &root) in &self.roots {
-            assert!(
-                self.nodes[root as usize].namespace == namespace,
-                "a root's namespace"
-            );
+        for (&key, &root) in &self.roots {
+            assert!(self.nodes[root as usize].root == key, "a root's place");
             assert!(
                 self.nodes[root as usize].parent == NO_NODE,
                 "a root has no parent"
             );
             let mut open = vec![root];
             while let Some(node) = open.pop() {
+                let flushed = key.generation < self.generation;
+                assert!(
+                    !flushed || self.nodes[node as usize].holds > 0,
+                    "flushed blocks stay without a hold"
+                );
                 self.audit_node(node, &due, pool, &mut seen, &mut sums);
                 open.extend(
                     self.nodes[node as usize]
@@ -122,7 +124,8 @@ impl PrefixTree {
             if entry.children.is_empty() {
                 sums.evictable += 1;
                 assert!(
-                    self.evictable.contains(&(entry.last_used, node)),
+                    self.evictable
+                        .contains(&(entry.retention, entry.last_used, node)),
                     "a leaf is not listed"
                 );
             }

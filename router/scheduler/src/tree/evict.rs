@@ -1,4 +1,5 @@
-//! Taking blocks back from the tree: the end of the least recently used leaf first.
+//! Taking blocks back from the tree: the end of the leaf of lowest retention first, and of the least recently used of
+//! these.
 
 use super::{NO_NODE, NodeId, PrefixTree};
 use crate::pool::BlockPool;
@@ -6,7 +7,7 @@ use crate::pool::BlockPool;
 impl PrefixTree {
     /// Frees one block. `false` when every block is held. O(log n) in the number of leaves.
     pub(crate) fn evict_block(&mut self, pool: &mut BlockPool) -> bool {
-        let Some(&(_, node)) = self.evictable.first() else {
+        let Some(&(.., node)) = self.evictable.first() else {
             return false;
         };
         let entry = &mut self.nodes[node as usize];
@@ -28,7 +29,8 @@ impl PrefixTree {
             "node {node} is in use"
         );
         let parent = entry.parent;
-        self.evictable.remove(&(entry.last_used, node));
+        self.evictable
+            .remove(&(entry.retention, entry.last_used, node));
         self.loose_blocks -= entry.blocks.len();
         for &block in &entry.blocks {
             pool.evict(block);
@@ -47,10 +49,11 @@ impl PrefixTree {
             return;
         }
         if entry.parent == NO_NODE {
-            self.roots.remove(&entry.namespace);
+            self.roots.remove(&entry.root);
             self.vacate(node);
         } else {
-            self.evictable.insert((entry.last_used, node));
+            self.evictable
+                .insert((entry.retention, entry.last_used, node));
         }
     }
 

@@ -1,8 +1,8 @@
 //! Publishing blocks.
 
-use super::{Child, NO_NODE, Node, NodeId, PrefixTree, common_blocks};
+use super::{Child, NO_NODE, Node, NodeId, PrefixTree, RootKey, common_blocks};
 use crate::pool::BlockPool;
-use crate::types::{BlockId, TokenId};
+use crate::types::{BlockId, Retention, TokenId};
 
 impl PrefixTree {
     /// Adds whole blocks below `node`, which the caller holds, moves the hold to their end and returns it.
@@ -16,6 +16,7 @@ impl PrefixTree {
         node: NodeId,
         ids: &[TokenId],
         blocks: &[BlockId],
+        retention: Retention,
     ) -> NodeId {
         assert!(
             ids.len() == blocks.len() * self.block_size,
@@ -40,7 +41,7 @@ impl PrefixTree {
             if self.nodes[node as usize].holds == 0 {
                 self.exchange_blocks(pool, node, &blocks[known..known + equal]);
             }
-            self.add_hold(node);
+            self.add_hold(node, retention);
             known += equal;
         }
         if known < blocks.len() {
@@ -53,11 +54,12 @@ impl PrefixTree {
             self.held_blocks += fresh.len();
             let entry = &mut self.nodes[node as usize];
             // With this hold alone and nothing below, the node itself grows: paths stay short.
-            if entry.parent != NO_NODE && entry.children.is_empty() && entry.holds == 1 {
+            let alike = entry.holds == 1 && entry.retention == retention;
+            if entry.parent != NO_NODE && entry.children.is_empty() && alike {
                 entry.ids.extend_from_slice(rest);
                 entry.blocks.extend_from_slice(fresh);
             } else {
-                node = self.add_child(node, rest, fresh, 1);
+                node = self.add_child(node, rest, fresh, 1, retention);
             }
         }
         node
@@ -74,13 +76,14 @@ impl PrefixTree {
     }
 
     /// Adds a block that is not full below `node`, which the caller holds. `false`: the tree has these ids
-    /// already and the block stays private.
+    /// already, or a flush came between, and the block stays private.
     pub(crate) fn add_tail(
         &mut self,
         pool: &mut BlockPool,
         node: NodeId,
         ids: &[TokenId],
         block: BlockId,
+        retention: Retention,
     ) -> bool {
         assert!(
             !ids.is_empty() && ids.len() < self.block_size,
@@ -90,17 +93,16 @@ impl PrefixTree {
             self.nodes[node as usize].holds > 0,
             "the caller holds the node"
         );
-        if self
-            .closest_child(node, ids)
-            .is_some_and(|(_, common)| common == ids.len())
-        {
+        let closest = self.closest_child(node, ids);
+        let known = closest.is_some_and(|(_, common)| common == ids.len());
+        if known || self.is_flushed(node) {
             return false;
         }
         self.drop_covered_tails(pool, node, ids);
         pool.publish(block);
         self.loose_blocks += 1;
         self.tick += 1;
-        let child = self.add_child(node, ids, &[block], 0);
+        let child = self.add_child(node, ids, &[block], 0, retention);
         self.note_if_evictable(child);
         true
     }
@@ -111,6 +113,7 @@ impl PrefixTree {
         ids: &[TokenId],
         blocks: &[BlockId],
         holds: u32,
+        retention: Retention,
     ) -> NodeId {
         let key = &ids[..ids.len().min(self.block_size)];
         let position = self.child_position(parent, key);
@@ -121,7 +124,8 @@ impl PrefixTree {
             children: Vec::new(),
             holds,
             last_used: self.tick,
-            namespace: 0,
+            retention,
+            root: RootKey::default(),
         });
         self.nodes[parent as usize].children.insert(
             position,

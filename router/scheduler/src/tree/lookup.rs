@@ -38,7 +38,7 @@ impl PrefixTree {
         ids: &[TokenId],
         table: &mut Vec<BlockId>,
     ) -> Option<Match> {
-        let root = *self.roots.get(&namespace)?;
+        let root = *self.roots.get(&self.root_key(namespace))?;
         let mut found = Match {
             node: root,
             blocks_in_node: 0,

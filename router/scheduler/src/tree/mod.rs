@@ -7,9 +7,17 @@
 //!
 //! A *hold* on a node keeps it and all above it. Holds are counted on the whole path, so the blocks that
 //! nobody needs are known by a sum and the nodes of no hold and no children are the evictable ones.
+//!
+//! A hold has a *retention*. A node's is the highest among its holds, counted from when it was last held by nobody:
+//! so of those that hold it or, when none does, of those that last did. Evictable nodes go in its order, then least
+//! recently used first; however high, it makes a node later, never safe.
+//!
+//! A *flush* frees what nobody holds and starts a new generation of roots. What is held stays with its holders below
+//! the old roots, where no lookup comes, and is freed when the last hold ends.
 
 mod audit;
 mod evict;
+mod flush;
 mod insert;
 mod lookup;
 #[cfg(test)]
@@ -22,7 +30,8 @@ use rustc_hash::FxHashMap;
 
 pub(crate) use lookup::Match;
 
-use crate::types::{BlockId, TokenId};
+use crate::pool::BlockPool;
+use crate::types::{BlockId, Retention, TokenId};
 
 /// Index of a node.
 pub(crate) type NodeId = u32;
@@ -42,7 +51,16 @@ struct Node {
     holds: u32,
     /// Tick of the last hold or release; never older than a child's.
     last_used: u64,
-    /// The namespace, in a root.
+    /// The highest of the holds since it was last held by nobody.
+    retention: Retention,
+    /// Where a root is listed.
+    root: RootKey,
+}
+
+/// Roots are told apart by namespace and by how many flushes there were before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct RootKey {
+    generation: u64,
     namespace: u64,
 }
 
@@ -59,9 +77,11 @@ pub(crate) struct PrefixTree {
     block_size: usize,
     nodes: Vec<Node>,
     vacant: Vec<NodeId>,
-    roots: FxHashMap<u64, NodeId>,
-    /// Nodes without holds and children, least recently used first.
-    evictable: BTreeSet<(u64, NodeId)>,
+    roots: FxHashMap<RootKey, NodeId>,
+    /// Lookups see the roots of this one.
+    generation: u64,
+    /// Nodes without holds and children: lowest retention first, then least recently used.
+    evictable: BTreeSet<(Retention, u64, NodeId)>,
     tick: u64,
     held_blocks: usize,
     loose_blocks: usize,
@@ -74,6 +94,7 @@ impl PrefixTree {
             nodes: Vec::new(),
             vacant: Vec::new(),
             roots: FxHashMap::default(),
+            generation: 0,
             evictable: BTreeSet::new(),
             tick: 0,
             held_blocks: 0,
@@ -92,8 +113,9 @@ impl PrefixTree {
     }
 
     /// Holds the root of a namespace, which is made when it is new.
-    pub(crate) fn hold_root(&mut self, namespace: u64) -> NodeId {
-        let root = if let Some(&root) = self.roots.get(&namespace) {
+    pub(crate) fn hold_root(&mut self, namespace: u64, retention: Retention) -> NodeId {
+        let key = self.root_key(namespace);
+        let root = if let Some(&root) = self.roots.get(&key) {
             root
         } else {
             let root = self.new_node(Node {
@@ -103,37 +125,39 @@ impl PrefixTree {
                 children: Vec::new(),
                 holds: 0,
                 last_used: 0,
-                namespace,
+                retention,
+                root: key,
             });
-            self.roots.insert(namespace, root);
+            self.roots.insert(key, root);
             root
         };
-        self.hold(root);
+        self.hold(root, retention);
         root
     }
 
     /// Holds what `found` matched in whole blocks: the node ends where the match ends.
-    pub(crate) fn hold_match(&mut self, found: &Match) -> NodeId {
+    pub(crate) fn hold_match(&mut self, found: &Match, retention: Retention) -> NodeId {
         let node = if found.blocks_in_node < self.nodes[found.node as usize].blocks.len() {
             self.split(found.node, found.blocks_in_node)
         } else {
             found.node
         };
-        self.hold(node);
+        self.hold(node, retention);
         node
     }
 
     /// Holds a node and all above it.
-    pub(crate) fn hold(&mut self, node: NodeId) {
+    pub(crate) fn hold(&mut self, node: NodeId, retention: Retention) {
         let mut at = node;
         while at != NO_NODE {
-            self.add_hold(at);
+            self.add_hold(at, retention);
             at = self.nodes[at as usize].parent;
         }
     }
 
-    /// Ends a hold. What nobody holds any more may be evicted from now on.
-    pub(crate) fn release(&mut self, node: NodeId) {
+    /// Ends a hold. What nobody holds any more may be evicted from now on, and is freed where a flush came between.
+    pub(crate) fn release(&mut self, pool: &mut BlockPool, node: NodeId) {
+        let flushed = self.is_flushed(node);
         self.tick += 1;
         let tick = self.tick;
         let mut at = node;
@@ -150,21 +174,28 @@ impl PrefixTree {
                 self.held_blocks -= entry.blocks.len();
                 self.loose_blocks += entry.blocks.len();
                 self.note_if_evictable(at);
+                if flushed && parent != NO_NODE {
+                    self.remove_leaf(pool, at);
+                }
             }
             at = parent;
         }
     }
 
     /// Counts a hold on one node only: the way of a hold that moves down.
-    fn add_hold(&mut self, node: NodeId) {
+    fn add_hold(&mut self, node: NodeId, retention: Retention) {
         let entry = &mut self.nodes[node as usize];
         entry.holds += 1;
         if entry.holds == 1 {
             self.loose_blocks -= entry.blocks.len();
             self.held_blocks += entry.blocks.len();
             if entry.children.is_empty() {
-                self.evictable.remove(&(entry.last_used, node));
+                self.evictable
+                    .remove(&(entry.retention, entry.last_used, node));
             }
+            entry.retention = retention;
+        } else {
+            entry.retention = entry.retention.max(retention);
         }
     }
 
@@ -189,7 +220,8 @@ impl PrefixTree {
             children: vec![Child { first, node }],
             holds: entry.holds,
             last_used: entry.last_used,
-            namespace: 0,
+            retention: entry.retention,
+            root: RootKey::default(),
         };
         let upper = self.new_node(upper);
         let child = &mut self.nodes[parent as usize].children[position];

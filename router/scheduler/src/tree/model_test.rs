@@ -6,9 +6,10 @@ use proptest::prelude::*;
 
 use super::{NodeId, PrefixTree};
 use crate::pool::{BlockPool, Place};
-use crate::types::{BlockId, TokenId};
+use crate::types::{BlockId, Retention, TokenId};
 
 const BLOCKS: u32 = 20;
+const NAMESPACES: u64 = 2;
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -17,6 +18,7 @@ enum Op {
         namespace: u64,
         ids: Vec<TokenId>,
         reads_cache: bool,
+        retention: Retention,
     },
     /// The n-th open sequence publishes its next full blocks.
     Publish {
@@ -28,6 +30,7 @@ enum Op {
         which: usize,
     },
     Evict,
+    Flush,
     Lookup {
         namespace: u64,
         ids: Vec<TokenId>,
@@ -40,17 +43,25 @@ fn ids() -> impl Strategy<Value = Vec<TokenId>> {
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        4 => (0..2_u64, ids(), prop::bool::weighted(0.8))
-            .prop_map(|(namespace, ids, reads_cache)| Op::Open { namespace, ids, reads_cache }),
+        4 => (0..NAMESPACES, ids(), prop::bool::weighted(0.8), prop::sample::select(&[0, 35, 100]))
+            .prop_map(|(namespace, ids, reads_cache, retention)| Op::Open {
+                namespace,
+                ids,
+                reads_cache,
+                retention: Retention(retention),
+            }),
         4 => (0..8_usize, 1..4_usize).prop_map(|(which, blocks)| Op::Publish { which, blocks }),
         3 => (0..8_usize).prop_map(|which| Op::Close { which }),
         2 => Just(Op::Evict),
-        2 => (0..2_u64, ids()).prop_map(|(namespace, ids)| Op::Lookup { namespace, ids }),
+        1 => prop::bool::weighted(0.2).prop_map(|flush| if flush { Op::Flush } else { Op::Evict }),
+        2 => (0..NAMESPACES, ids()).prop_map(|(namespace, ids)| Op::Lookup { namespace, ids }),
     ]
 }
 
 struct Open {
+    /// With the generation in it.
     namespace: u64,
+    retention: Retention,
     ids: Vec<TokenId>,
     table: Vec<BlockId>,
     published: usize,
@@ -62,6 +73,7 @@ struct Open {
 struct Entry {
     block: BlockId,
     used: u64,
+    retention: Retention,
 }
 
 type Key = (u64, Vec<TokenId>);
@@ -73,6 +85,7 @@ struct World {
     open: Vec<Open>,
     model: BTreeMap<Key, Entry>,
     clock: u64,
+    generation: u64,
 }
 
 impl World {
@@ -84,6 +97,7 @@ impl World {
             open: Vec::new(),
             model: BTreeMap::new(),
             clock: 0,
+            generation: 0,
         }
     }
 
@@ -93,17 +107,37 @@ impl World {
                 namespace,
                 ids,
                 reads_cache,
-            } => self.open(namespace, ids, reads_cache),
+                retention,
+            } => self.open(self.current(namespace), ids, reads_cache, retention),
             Op::Publish { which, blocks } => self.publish(which, blocks),
             Op::Close { which } => self.close(which),
             Op::Evict => {
                 self.evict();
             }
+            Op::Flush => self.flush(),
             Op::Lookup { namespace, ids } => {
-                self.lookup(namespace, &ids);
+                self.lookup(self.current(namespace), &ids);
             }
         }
         self.check();
+    }
+
+    /// To the model, a namespace after a flush is another one.
+    fn current(&self, namespace: u64) -> u64 {
+        namespace + NAMESPACES * self.generation
+    }
+
+    fn flush(&mut self) {
+        let all = self.model.len();
+        let held: Vec<Key> = self
+            .model
+            .keys()
+            .filter(|key| self.is_held(key, None))
+            .cloned()
+            .collect();
+        self.model.retain(|key, _| held.contains(key));
+        self.generation += 1;
+        assert_eq!(self.tree.flush(&mut self.pool), all - held.len());
     }
 
     fn is_held(&self, key: &Key, but: Option<usize>) -> bool {
@@ -141,7 +175,7 @@ impl World {
         }
         let partial = self.longest_partial(namespace, &ids[..at], &ids[at..]);
         let mut table = Vec::new();
-        let found = self.tree.lookup(namespace, ids, &mut table);
+        let found = self.tree.lookup(namespace % NAMESPACES, ids, &mut table);
         assert_eq!(table, expected, "the blocks of the prefix");
         assert_eq!(found.map_or(0, |found| found.full_blocks), expected.len());
         let found_partial = found
@@ -159,7 +193,7 @@ impl World {
         (table, found)
     }
 
-    fn open(&mut self, namespace: u64, ids: Vec<TokenId>, reads_cache: bool) {
+    fn open(&mut self, namespace: u64, ids: Vec<TokenId>, reads_cache: bool, retention: Retention) {
         let needed = ids.len().div_ceil(self.block_size);
         let (table, found) = if reads_cache {
             self.lookup(namespace, &ids)
@@ -171,12 +205,20 @@ impl World {
             return;
         }
         let node = match &found {
-            Some(found) => self.tree.hold_match(found),
-            None => self.tree.hold_root(namespace),
+            Some(found) => self.tree.hold_match(found, retention),
+            None => self.tree.hold_root(namespace % NAMESPACES, retention),
         };
         let published = table.len();
+        for block in 1..=published {
+            self.use_again(
+                &(namespace, ids[..block * self.block_size].to_vec()),
+                retention,
+                None,
+            );
+        }
         self.open.push(Open {
             namespace,
+            retention,
             ids,
             table,
             published,
@@ -191,6 +233,17 @@ impl World {
         }
     }
 
+    /// A block that is there already gets one more user.
+    fn use_again(&mut self, key: &Key, retention: Retention, user: Option<usize>) {
+        let held = self.is_held(key, user);
+        let entry = self.model.get_mut(key).unwrap();
+        entry.retention = if held {
+            entry.retention.max(retention)
+        } else {
+            retention
+        };
+    }
+
     fn publish(&mut self, which: usize, blocks: usize) {
         if self.open.is_empty() {
             return;
@@ -199,12 +252,13 @@ impl World {
         let open = &self.open[which];
         let to = (open.published + blocks).min(open.ids.len() / self.block_size);
         let from = open.published;
-        let (namespace, ids) = (open.namespace, open.ids.clone());
+        let (namespace, ids, retention) = (open.namespace, open.ids.clone(), open.retention);
         for block in from..to {
             let end = (block + 1) * self.block_size;
             let key = (namespace, ids[..end].to_vec());
             let ours = self.open[which].table[block];
             if self.model.contains_key(&key) && self.is_held(&key, Some(which)) {
+                self.use_again(&key, retention, Some(which));
                 continue;
             }
             if !self.model.contains_key(&key) {
@@ -215,6 +269,7 @@ impl World {
                 Entry {
                     block: ours,
                     used: 0,
+                    retention,
                 },
             );
         }
@@ -224,6 +279,7 @@ impl World {
             open.node,
             &ids[from * self.block_size..to * self.block_size],
             &open.table[from..to],
+            retention,
         );
         open.published = to;
     }
@@ -244,17 +300,21 @@ impl World {
         let whole = open.published * self.block_size;
         // Closed in mid-way, full blocks that were not published are dropped.
         let tail = &open.ids[whole..];
+        let flushed = open.namespace / NAMESPACES < self.generation;
         if !tail.is_empty() && tail.len() < self.block_size {
             let prefix = &open.ids[..whole];
             let covered = self.longest_partial(open.namespace, prefix, tail) == tail.len();
             let block = open.table[open.published];
-            let added = self.tree.add_tail(&mut self.pool, open.node, tail, block);
-            assert_eq!(added, !covered);
+            let added = self
+                .tree
+                .add_tail(&mut self.pool, open.node, tail, block, open.retention);
+            assert_eq!(added, !covered && !flushed);
             if added {
                 self.drop_tails(open.namespace, prefix, &open.ids);
                 let entry = Entry {
                     block,
                     used: self.clock,
+                    retention: open.retention,
                 };
                 self.model.insert((open.namespace, open.ids.clone()), entry);
                 self.clock += 1;
@@ -270,7 +330,24 @@ impl World {
                 entry.used = self.clock;
             }
         }
-        self.tree.release(open.node);
+        self.tree.release(&mut self.pool, open.node);
+        if flushed {
+            let kept = |key: &Key| key.0 != open.namespace || self.is_held(key, None);
+            let gone: Vec<Key> = self
+                .model
+                .keys()
+                .filter(|key| !kept(key))
+                .cloned()
+                .collect();
+            for key in gone {
+                let entry = self.model.remove(&key).unwrap();
+                assert_eq!(
+                    self.pool.place(entry.block),
+                    Place::Free,
+                    "{key:?} was flushed"
+                );
+            }
+        }
     }
 
     fn evict(&mut self) -> bool {
@@ -288,13 +365,15 @@ impl World {
             .map(|(key, entry)| (key.clone(), *entry))
             .collect();
         let evicted = self.tree.evict_block(&mut self.pool);
-        let oldest = leaves.iter().min_by_key(|(_, entry)| entry.used);
+        let oldest = leaves
+            .iter()
+            .min_by_key(|(_, entry)| (entry.retention, entry.used));
         assert_eq!(evicted, oldest.is_some());
         if let Some((key, entry)) = oldest {
             assert_eq!(
                 self.pool.place(entry.block),
                 Place::Free,
-                "the oldest leaf {key:?} goes"
+                "of the lowest retention the oldest leaf {key:?} goes"
             );
             self.model.remove(key);
         }
