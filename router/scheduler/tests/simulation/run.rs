@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headrace_scheduler::{
-    Event, GroupId, PolicyConfig, QueueOrder, SamplingParams, Scheduler, SchedulerConfig,
-    SequenceFailure, SequenceId, SequenceRequest, Slot, StepOutcome, StepResult, StopConditions,
-    SubmitError, Time,
+    Event, GroupId, PolicyConfig, QueueOrder, Retention, SamplingParams, Scheduler,
+    SchedulerConfig, SequenceFailure, SequenceId, SequenceRequest, Slot, StepOutcome, StepResult,
+    StopConditions, SubmitError, Time,
 };
 
 use crate::client::{Client, State};
@@ -42,6 +42,7 @@ pub(crate) struct Totals {
     expired: u64,
     masks: u64,
     called_off: u64,
+    flushed: u64,
 }
 
 impl Totals {
@@ -59,7 +60,7 @@ impl Totals {
         }
     }
 
-    fn fields(&mut self) -> [&mut u64; 21] {
+    fn fields(&mut self) -> [&mut u64; 22] {
         [
             &mut self.steps,
             &mut self.finished,
@@ -82,6 +83,7 @@ impl Totals {
             &mut self.expired,
             &mut self.masks,
             &mut self.called_off,
+            &mut self.flushed,
         ]
     }
 }
@@ -95,6 +97,7 @@ struct Chances {
     row_fault: usize,
     group_down: usize,
     bad_answer: usize,
+    flush: usize,
 }
 
 struct World {
@@ -109,6 +112,7 @@ struct World {
     deadlines: usize,
     /// Sequences that wait for masks, in a hundred.
     constrained: usize,
+    retentions: &'static [u8],
     chances: Chances,
     scheduler: Scheduler,
     worker: Option<Worker>,
@@ -162,7 +166,9 @@ impl World {
                 output_weight: random.pick(&[0, 1, 2]),
                 order: random.pick(&[QueueOrder::Fcfs, QueueOrder::Lpm]),
                 most_passes: random.pick(&[0, 1, 4]),
-                target_step_time: None,
+                target_step_time: random
+                    .pick(&[None, None, Some(300), Some(3000)])
+                    .map(Duration::from_micros),
             },
         };
         let chances = Chances {
@@ -177,6 +183,7 @@ impl World {
             row_fault: if faulty { random.pick(&[0, 3, 15]) } else { 0 },
             group_down: if faulty { random.pick(&[0, 1, 4]) } else { 0 },
             bad_answer: random.pick(&[0, 5]),
+            flush: random.pick(&[0, 0, 1, 5]),
         };
         let scheduler = Scheduler::new(config.clone());
         let scheduler_config = config.clone();
@@ -187,6 +194,7 @@ impl World {
             tenants: random.pick(&[1, 1, 4]),
             deadlines: random.pick(&[0, 0, 20]),
             constrained: random.pick(&[0, 30, 100]),
+            retentions: random.pick(&[&[35], &[0, 35, 100]]),
             random,
             config,
             num_blocks,
@@ -223,6 +231,9 @@ impl World {
             self.retire_worker();
             self.audit();
             return;
+        }
+        if self.random.percent(self.chances.flush) {
+            self.flush();
         }
         self.plan();
         if self.random.percent(self.chances.bad_answer) {
@@ -369,7 +380,7 @@ impl World {
             deadline,
             namespace,
             constrained: random.percent(self.constrained),
-            retention: headrace_scheduler::Retention::default(),
+            retention: Retention(random.pick(self.retentions)),
         };
         let needed = u64::from(prompt_length) + u64::from(max_new_tokens);
         match self.scheduler.submit(self.now, request.clone()) {
@@ -431,6 +442,20 @@ impl World {
         }
         self.clients.get_mut(&id).unwrap().state = State::Cancelled;
         self.watch.over(id);
+        self.audit();
+    }
+
+    /// What was cached is free, and nobody reads what is held or still to come of those who run now.
+    fn flush(&mut self) {
+        let before = self.scheduler.stats();
+        let freed = self.scheduler.flush_cache(self.now);
+        let after = self.scheduler.stats();
+        assert_eq!(freed, before.cached_blocks);
+        assert_eq!(after.cached_blocks, 0, "cached after a flush");
+        assert_eq!(after.owned_blocks, before.owned_blocks);
+        self.worker.as_mut().unwrap().flush();
+        self.watch.flushed();
+        self.totals.flushed += freed as u64;
         self.audit();
     }
 

@@ -23,6 +23,8 @@ struct Running {
     /// Leading ids whose KV is complete.
     answered: usize,
     over: bool,
+    /// The cache was flushed since it entered: nobody else will find what it computes.
+    flushed: bool,
     waited: Duration,
 }
 
@@ -72,6 +74,12 @@ impl Watch {
         });
     }
 
+    pub(crate) fn flushed(&mut self) {
+        for running in self.running.values_mut() {
+            running.flushed = true;
+        }
+    }
+
     pub(crate) fn group_down(&mut self, now: Time) {
         for (_, running) in std::mem::take(&mut self.running) {
             self.wait_again(now, running);
@@ -108,6 +116,7 @@ impl Watch {
                 ids: new.token_ids.clone(),
                 answered: new.computed_length as usize,
                 over: false,
+                flushed: false,
             };
             self.running.insert(new.slot, running);
         }
@@ -179,6 +188,7 @@ impl Watch {
         let end = (cached + 1) * block_size;
         for running in self.running.values() {
             let same = !running.over
+                && !running.flushed
                 && running.waiting.request.namespace == entering.request.namespace
                 && running.answered / block_size == cached
                 && running.ids.len() >= end

@@ -59,6 +59,8 @@ struct Planned {
     tenant: u64,
     table: Vec<BlockId>,
     computed: usize,
+    /// Flushes of the cache before it entered.
+    generation: u64,
 }
 
 pub(crate) struct Worker {
@@ -69,6 +71,9 @@ pub(crate) struct Worker {
     failed: bool,
     planned: BTreeMap<Slot, Planned>,
     tenants: u64,
+    generation: u64,
+    /// For each block, the generation of who wrote it last.
+    written_in: Vec<u64>,
     /// Blocks that unanswered steps touch, and for whom.
     touched: VecDeque<Vec<(BlockId, u64)>>,
     steps: VecDeque<StepPlan>,
@@ -94,6 +99,8 @@ impl Worker {
             failed: false,
             planned: BTreeMap::new(),
             tenants: 0,
+            generation: 0,
+            written_in: vec![0; num_blocks as usize],
             touched: VecDeque::new(),
             steps: VecDeque::new(),
             garbage: 0,
@@ -125,7 +132,11 @@ impl Worker {
                 tenant: self.tenants,
                 table: new.blocks.clone(),
                 computed: new.computed_length as usize,
+                generation: self.generation,
             };
+            for &block in &new.blocks[..planned.computed / self.block_size] {
+                self.check_generation(block);
+            }
             let before = self.planned.insert(new.slot, planned);
             assert!(before.is_none(), "slot {} is in use", new.slot);
             assert!((new.slot as usize) < self.max_sequences);
@@ -152,6 +163,7 @@ impl Worker {
             touched.extend(blocks.iter().map(|&block| (block, planned.tenant)));
             for &block in &blocks[planned.computed / self.block_size..] {
                 assert!(written.insert((block, planned.tenant)));
+                self.written_in[block as usize] = planned.generation;
             }
             planned.computed = end;
         }
@@ -161,6 +173,7 @@ impl Worker {
         let announced: Vec<Slot> = plan.masks.iter().map(|due| due.slot).collect();
         assert_eq!(masked, announced, "a mask for each masked row, in order");
         for copy in &plan.block_copies {
+            self.check_generation(copy.source);
             touched.push((copy.source, 0));
         }
         let tokens: usize = plan.rows.iter().map(|row| row.num_tokens as usize).sum();
@@ -168,6 +181,16 @@ impl Worker {
         assert!(plan.rows.len() <= self.max_sequences);
         self.touched.push_back(touched);
         self.steps.push_back(plan);
+    }
+
+    /// The cache was flushed: who enters from now on reads nothing that others wrote or will write who entered before.
+    pub(crate) fn flush(&mut self) {
+        self.generation += 1;
+    }
+
+    fn check_generation(&self, block: BlockId) {
+        let current = self.written_in[block as usize] == self.generation;
+        assert!(current, "block {block} is read from a flushed cache");
     }
 
     /// What is written is one sequence's alone, and no unanswered step of another may touch it.
@@ -273,6 +296,8 @@ impl Worker {
         }
         for new in &plan.new_sequences {
             assert!(new.computed_length < u32::try_from(new.token_ids.len()).unwrap());
+            let shared = new.computed_length as usize / self.block_size;
+            self.poison(&new.blocks[shared..]);
             let sequence = Sequence {
                 ids: new.token_ids.clone(),
                 prompt_length: new.prompt_length as usize,
@@ -288,6 +313,15 @@ impl Worker {
         }
         for (slot, blocks) in &plan.block_appends {
             self.slots.get_mut(slot).unwrap().table.extend(blocks);
+            self.poison(blocks);
+        }
+    }
+
+    /// Blocks that are new in a table hold nothing, whatever they held for others.
+    fn poison(&mut self, blocks: &[BlockId]) {
+        for &block in blocks {
+            let start = block as usize * self.block_size;
+            self.kv[start..start + self.block_size].fill(None);
         }
     }
 
