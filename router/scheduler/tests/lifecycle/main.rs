@@ -5,5 +5,6 @@
     reason = "a test crate; the functions beside the tests are tests as well"
 )]
 
+mod cache;
 mod masks;
 mod scene;
