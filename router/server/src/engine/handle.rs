@@ -10,9 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// What the engine task hears from requests and from `main`.
+/// What the engine hears from requests and from `main`. Made by [`EngineHandle`] and [`SequenceStream`] alone.
 #[derive(Debug)]
-pub(crate) enum Command {
+pub struct Command(pub(super) Order);
+
+/// What a [`Command`] says.
+#[derive(Debug)]
+pub(super) enum Order {
     /// A validated sequence, where its events go, and where the verdict goes.
     Submit {
         /// What to run.
@@ -26,6 +30,22 @@ pub(crate) enum Command {
     Cancel(SequenceId),
     /// Tokenizer, template and defaults are built: requests can be validated.
     ServicesReady,
+}
+
+/// The commands that wait for the engine.
+#[derive(Debug)]
+pub struct CommandQueue(mpsc::UnboundedReceiver<Command>);
+
+impl CommandQueue {
+    /// The next one; `None` when no handle and no stream is left.
+    pub async fn next(&mut self) -> Option<Command> {
+        self.0.recv().await
+    }
+
+    /// The next one, if there is one now.
+    pub fn try_next(&mut self) -> Option<Command> {
+        self.0.try_recv().ok()
+    }
 }
 
 /// What a request's task hears about one sequence. `Finished`, `Failed` or `Interrupted` comes once and last.
@@ -103,7 +123,7 @@ pub struct EngineHandle {
 
 impl EngineHandle {
     /// The handle, and the end of its queue that the engine task reads.
-    pub(crate) fn new(status: Arc<SharedStatus>) -> (Self, mpsc::UnboundedReceiver<Command>) {
+    pub(super) fn new(status: Arc<SharedStatus>) -> (Self, CommandQueue) {
         let (commands, receiver) = mpsc::unbounded_channel();
         (
             Self {
@@ -111,7 +131,7 @@ impl EngineHandle {
                 status,
                 next_id: Arc::new(AtomicU64::new(1)),
             },
-            receiver,
+            CommandQueue(receiver),
         )
     }
 
@@ -124,37 +144,44 @@ impl EngineHandle {
     ///
     /// Dropping the future, or the stream it gives, cancels the sequence in whatever state it is.
     pub async fn submit(&self, request: SequenceRequest) -> Result<SequenceStream, SubmitFailure> {
+        let SubmittedSequence {
+            mut stream,
+            verdict,
+        } = self.begin_submit(request)?;
+        // The stream is there before the wait: if the caller goes away meanwhile, its drop cancels what may be queued
+        // by now.
+        let verdict = verdict.await.map_err(|_| SubmitFailure::EngineGone);
+        stream.settle(verdict).map(|()| stream)
+    }
+
+    /// Hands a validated sequence to the engine and does not wait.
+    pub fn begin_submit(
+        &self,
+        request: SequenceRequest,
+    ) -> Result<SubmittedSequence, SubmitFailure> {
         let id = request.id;
         // Before the model is known nothing is accepted anyway, and the engine says so.
         let vocab_size = self
-            .status()
-            .limits
+            .status
+            .limits()
             .map_or(u32::MAX, |limits| limits.vocab_size);
         let (events, receiver) = mpsc::channel(event_capacity(&request));
-        let (verdict, answer) = oneshot::channel();
-        let command = Command::Submit {
+        let (sender, verdict) = oneshot::channel();
+        let order = Order::Submit {
             request: Box::new(ValidatedSequence::new(request, vocab_size)?),
             events,
-            verdict,
+            verdict: sender,
         };
         self.commands
-            .send(command)
+            .send(Command(order))
             .map_err(|_| SubmitFailure::EngineGone)?;
-        // Made before the wait: if the caller goes away meanwhile, its drop cancels what may be queued by now.
-        let mut stream = SequenceStream {
+        let stream = SequenceStream {
             id,
             events: receiver,
             commands: self.commands.clone(),
             ended: false,
         };
-        match answer.await {
-            Ok(Ok(())) => Ok(stream),
-            Ok(Err(failure)) => {
-                stream.ended = true;
-                Err(failure)
-            }
-            Err(_) => Err(SubmitFailure::EngineGone),
-        }
+        Ok(SubmittedSequence { stream, verdict })
     }
 
     /// What the engine last said about itself. Takes no part in its work.
@@ -170,7 +197,7 @@ impl EngineHandle {
     /// Tokenizer, template and defaults are built. Without this the engine never says that it is ready.
     pub fn services_ready(&self) {
         // A closed queue means that the process is ending.
-        let _ = self.commands.send(Command::ServicesReady);
+        let _ = self.commands.send(Command(Order::ServicesReady));
     }
 }
 
@@ -190,6 +217,26 @@ fn event_capacity(request: &SequenceRequest) -> usize {
         .saturating_add(output)
         .saturating_add(2)
         .min(usize::MAX >> 4)
+}
+
+/// A sequence on its way to the engine. Dropping it cancels the sequence.
+#[derive(Debug)]
+pub struct SubmittedSequence {
+    stream: SequenceStream,
+    verdict: oneshot::Receiver<Result<(), SubmitFailure>>,
+}
+
+impl SubmittedSequence {
+    /// The stream or the refusal, if the engine has decided; itself, if not.
+    pub fn try_settle(mut self) -> Result<Result<SequenceStream, SubmitFailure>, Self> {
+        let verdict = match self.verdict.try_recv() {
+            Ok(verdict) => Ok(verdict),
+            Err(oneshot::error::TryRecvError::Empty) => return Err(self),
+            Err(oneshot::error::TryRecvError::Closed) => Err(SubmitFailure::EngineGone),
+        };
+        let settled = self.stream.settle(verdict);
+        Ok(settled.map(|()| self.stream))
+    }
 }
 
 /// The events of one sequence. Dropping it cancels the sequence, unless its end was read.
@@ -228,6 +275,16 @@ impl SequenceStream {
         self.ended
     }
 
+    /// A refused sequence is none: nothing is left to cancel.
+    fn settle(
+        &mut self,
+        verdict: Result<Result<(), SubmitFailure>, SubmitFailure>,
+    ) -> Result<(), SubmitFailure> {
+        let refusal = verdict?;
+        self.ended = refusal.is_err();
+        refusal
+    }
+
     fn note(&mut self, event: Option<SequenceEvent>) -> Option<SequenceEvent> {
         if event.as_ref().is_none_or(SequenceEvent::is_last) {
             self.ended = true;
@@ -240,7 +297,7 @@ impl Drop for SequenceStream {
     fn drop(&mut self) {
         if !self.ended {
             // A closed queue means that the engine is gone, and the sequence with it.
-            let _ = self.commands.send(Command::Cancel(self.id));
+            let _ = self.commands.send(Command(Order::Cancel(self.id)));
         }
     }
 }

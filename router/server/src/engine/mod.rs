@@ -1,24 +1,26 @@
-//! The engine task: the only owner of the scheduler and of the workers' streams.
+//! The engine: the only owner of the scheduler and of the workers' streams.
 //!
 //! Requests reach it through [`EngineHandle`] and hear back through a [`SequenceStream`]; the launcher
 //! reaches it through the control socket. Nothing else touches sequences, blocks or slots, so there is no lock
-//! around them.
+//! around them. What it decides is in [`core`], without clock and sockets; the task around it has those.
 
 mod config;
 mod control;
+pub mod core;
 mod group;
 mod handle;
-mod lifecycle;
 mod status;
-mod streams;
 mod task;
 mod thread;
 mod validated;
 
+pub use self::core::EngineEnd;
 pub use config::{EngineConfig, Watchdog};
 pub use control::{ControlSocket, LauncherLink};
-pub use handle::{EngineHandle, Interruption, SequenceEvent, SequenceStream, SubmitFailure};
+pub use handle::{
+    Command, CommandQueue, EngineHandle, Interruption, SequenceEvent, SequenceStream,
+    SubmitFailure, SubmittedSequence,
+};
 pub use status::{EngineStats, EngineStatus, HealthVerdict, ModelLimits};
-pub use task::EngineEnd;
 pub use thread::RunningEngine;
 pub use validated::InvalidSequence;

@@ -142,11 +142,21 @@ impl SharedStatus {
         self.lock().retry_after
     }
 
+    pub(crate) fn limits(&self) -> Option<ModelLimits> {
+        self.lock().limits
+    }
+
+    /// With the watchdog on the engine's own thread.
     pub(crate) fn snapshot(&self) -> EngineStatus {
-        let board = self.lock().clone();
         let silent = self
             .elapsed_ms()
             .saturating_sub(self.alive_ms.load(Ordering::Relaxed));
+        self.snapshot_after(silent)
+    }
+
+    /// As it is when the engine's last sign of life was `silent` milliseconds ago.
+    pub(crate) fn snapshot_after(&self, silent: u64) -> EngineStatus {
+        let board = self.lock().clone();
         let health = if let Some(cause) = board.final_cause {
             HealthVerdict::Unhealthy(cause)
         } else if Duration::from_millis(silent) > ENGINE_WATCHDOG {

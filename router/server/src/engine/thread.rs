@@ -2,9 +2,9 @@
 
 use super::config::EngineConfig;
 use super::control::LauncherLink;
+use super::core::{EngineCore, EngineEnd};
 use super::handle::EngineHandle;
-use super::status::SharedStatus;
-use super::task::{EngineEnd, EngineTask};
+use super::task::EngineTask;
 use crate::metrics::Metrics;
 use headrace_control::ToRouter;
 use std::sync::Arc;
@@ -27,12 +27,13 @@ impl RunningEngine {
         launcher: LauncherLink,
         metrics: Arc<Metrics>,
     ) -> std::io::Result<Self> {
-        let status = Arc::new(SharedStatus::new());
-        let (handle, commands) = EngineHandle::new(Arc::clone(&status));
+        let tick = config.watchdog.period;
+        let core = EngineCore::new(config, metrics);
+        let (handle, commands) = core.connect();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let task = EngineTask::new(config, commands, control, launcher, status, metrics);
+        let task = EngineTask::new(tick, core, commands, control, launcher);
         let (sender, end) = oneshot::channel();
         let thread = std::thread::Builder::new()
             .name("engine".to_owned())

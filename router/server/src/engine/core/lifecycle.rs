@@ -1,19 +1,24 @@
 //! What the launcher says, and what becomes of the group: model, start, restart, watchdog, drain.
 
-use super::group::{GroupState, group_request};
-use super::handle::Interruption;
-use super::status::ModelLimits;
-use super::task::{EngineTask, GROUP};
+use super::effect::{Effect, GroupFacts, StartFailure};
+use super::phase::{GroupPhase, since};
+use super::{EngineCore, GROUP};
+use crate::engine::config::EngineConfig;
+use crate::engine::handle::Interruption;
+use crate::engine::status::ModelLimits;
 use headrace_control::{ModelDocument, Progress, ReadySummary, ToLauncher, ToRouter};
 use headrace_scheduler::{GroupId, Scheduler, Time};
-use headrace_worker_client::{StartError, StartedGroup};
-use std::time::{Duration, Instant};
+use headrace_worker_client::GroupRequest;
+use std::time::Duration;
 
 /// Progress that goes to the launcher within one stage.
 const PROGRESS_PERIOD: Duration = Duration::from_millis(100);
 
-impl EngineTask {
-    pub(super) fn take_control(&mut self, message: ToRouter) {
+/// A grace time that ends beyond the clock's range is for ever; a day is that here.
+const LONGEST_GRACE: Duration = Duration::from_hours(24);
+
+impl EngineCore {
+    pub(super) fn take_control(&mut self, now: Time, message: ToRouter) {
         match message {
             ToRouter::Configure(_) => tracing::warn!("configured a second time: ignored"),
             ToRouter::Model(document) => self.take_model(document),
@@ -22,7 +27,7 @@ impl EngineTask {
                 epoch,
                 addresses,
             } => {
-                self.take_group_up(group, epoch, addresses);
+                self.take_group_up(now, group, epoch, addresses);
             }
             ToRouter::GroupDown {
                 group,
@@ -35,15 +40,15 @@ impl EngineTask {
                 }
                 // The launcher has logged the cause.
                 tracing::debug!(is_final, "the worker group is down: {cause}");
-                self.drop_group(&cause);
+                self.drop_group(now, &cause);
                 if is_final {
-                    self.give_up(cause);
+                    self.give_up(now, cause);
                 }
             }
             ToRouter::Progress(progress) => {
                 self.status.update(|board| board.progress = Some(progress));
             }
-            ToRouter::Drain { grace_seconds } => self.begin_drain(grace_seconds),
+            ToRouter::Drain { grace_seconds } => self.begin_drain(now, grace_seconds),
         }
     }
 
@@ -58,9 +63,10 @@ impl EngineTask {
         self.model = Some(document);
     }
 
-    fn take_group_up(&mut self, group: u32, epoch: u64, addresses: Vec<String>) {
+    fn take_group_up(&mut self, now: Time, group: u32, epoch: u64, addresses: Vec<String>) {
         let Some(model) = &self.model else {
             self.fail(
+                now,
                 "a worker group came up before the model was named".to_owned(),
                 true,
             );
@@ -68,6 +74,7 @@ impl EngineTask {
         };
         if GroupId(group) != GROUP {
             self.fail(
+                now,
                 format!("group {group} came up; this router owns group 0"),
                 true,
             );
@@ -76,33 +83,41 @@ impl EngineTask {
         let longest = model.max_position_embeddings;
         tracing::info!(epoch, ranks = addresses.len(), "the worker group listens");
         // A fresh start of workers that are still up: what ran on the old streams starts over.
-        self.drop_group("a new start of the group");
+        self.drop_group(now, "a new start of the group");
         let request = group_request(&self.config, epoch, longest, self.prepared_blocks);
-        self.group = GroupState::start(epoch, addresses, request, self.progress.clone());
+        self.group = GroupPhase::Starting { epoch };
+        self.effects.push_back(Effect::StartGroup {
+            epoch,
+            addresses,
+            request,
+        });
     }
 
-    pub(super) fn take_start(&mut self, outcome: Result<Box<StartedGroup>, StartError>) {
-        let Some(epoch) = self.group.epoch() else {
+    pub(super) fn take_start(
+        &mut self,
+        now: Time,
+        epoch: u64,
+        outcome: Result<GroupFacts, StartFailure>,
+    ) {
+        if !matches!(self.group, GroupPhase::Starting { epoch: due } if due == epoch) {
             return;
-        };
-        let started = match outcome {
-            Ok(started) => started,
-            Err(error) if error.is_final() => {
-                self.group = GroupState::Down;
-                self.fail(error.to_string(), true);
-                return;
-            }
-            Err(error) => {
-                self.kill_group(&error.to_string());
-                return;
-            }
-        };
-        let StartedGroup {
-            group,
+        }
+        let GroupFacts {
             description,
             num_blocks,
             prepared_blocks,
-        } = *started;
+        } = match outcome {
+            Ok(facts) => facts,
+            Err(StartFailure { cause, is_final }) if is_final => {
+                self.forget_group();
+                self.fail(now, cause, true);
+                return;
+            }
+            Err(StartFailure { cause, .. }) => {
+                self.kill_group(now, &cause);
+                return;
+            }
+        };
         let (Some(scheduler), Some(model)) = (&mut self.scheduler, &self.model) else {
             return;
         };
@@ -111,11 +126,11 @@ impl EngineTask {
                 "the workers have a vocabulary of {}, the model's files of {}",
                 description.vocab_size, model.vocab_size
             );
-            self.group = GroupState::Down;
-            self.fail(cause, true);
+            self.forget_group();
+            self.fail(now, cause, true);
             return;
         }
-        scheduler.group_up(Time(self.origin.elapsed()), GROUP, num_blocks);
+        scheduler.group_up(now, GROUP, num_blocks);
         self.prepared_blocks.get_or_insert(prepared_blocks);
         let limits = ModelLimits {
             max_total_tokens: scheduler.max_total_tokens(),
@@ -126,7 +141,7 @@ impl EngineTask {
             block_size: self.config.block_size,
         };
         self.limits = Some(limits);
-        self.group = GroupState::up(epoch, group);
+        self.group = GroupPhase::up(epoch);
         self.description = Some(description);
         self.status.update(|board| {
             board.group_up = true;
@@ -161,7 +176,7 @@ impl EngineTask {
             .set_length_bounds(max_input, limits.max_total_tokens);
         self.status.update(|board| board.was_ready = true);
         let num_blocks = limits.pool_tokens / u64::from(limits.block_size.max(1));
-        self.launcher.send(ToLauncher::Ready {
+        let message = ToLauncher::Ready {
             summary: ReadySummary {
                 num_blocks: u32::try_from(num_blocks).unwrap_or(u32::MAX),
                 block_size: limits.block_size,
@@ -169,47 +184,50 @@ impl EngineTask {
                 kernel_set: description.kernel_set.clone(),
                 device: description.device.clone(),
             },
-        });
+        };
+        self.send(message);
     }
 
-    pub(super) fn take_progress(&mut self, progress: Progress) {
+    pub(super) fn take_progress(&mut self, now: Time, epoch: u64, progress: Progress) {
+        if !matches!(self.group, GroupPhase::Starting { epoch: due } if due == epoch) {
+            return;
+        }
         let is_due = match &self.last_progress {
             Some((stage, at)) => {
                 *stage != progress.stage
-                    || at.elapsed() >= PROGRESS_PERIOD
+                    || since(now, *at) >= PROGRESS_PERIOD
                     || progress.done == progress.total
             }
             None => true,
         };
-        if !is_due || !matches!(self.group, GroupState::Starting(_)) {
+        if !is_due {
             return;
         }
-        self.last_progress = Some((progress.stage.clone(), Instant::now()));
+        self.last_progress = Some((progress.stage.clone(), now));
         self.status
             .update(|board| board.progress = Some(progress.clone()));
-        self.launcher.send(ToLauncher::Progress(progress));
+        self.send(ToLauncher::Progress(progress));
     }
 
     /// The group is of no more use: its sequences go back to the queue, and the launcher starts it again.
-    pub(super) fn kill_group(&mut self, reason: &str) {
+    pub(super) fn kill_group(&mut self, now: Time, reason: &str) {
         let Some(epoch) = self.group.epoch() else {
             return;
         };
         // Not a louder line: the launcher logs why the group goes, and it may know better, by how a process ended.
         tracing::debug!(epoch, "the worker group is of no more use: {reason}");
-        self.launcher.send(ToLauncher::KillGroup {
+        self.send(ToLauncher::KillGroup {
             group: GROUP.0,
             epoch,
             reason: reason.to_owned(),
         });
-        self.drop_group(reason);
+        self.drop_group(now, reason);
     }
 
-    fn drop_group(&mut self, cause: &str) {
-        let was_up = matches!(self.group, GroupState::Up(_));
-        self.group = GroupState::Down;
+    fn drop_group(&mut self, now: Time, cause: &str) {
+        let was_up = matches!(self.group, GroupPhase::Up(_));
+        self.forget_group();
         if was_up {
-            let now = self.now();
             if let Some(scheduler) = &mut self.scheduler {
                 scheduler.group_down(now, GROUP);
             }
@@ -221,57 +239,59 @@ impl EngineTask {
         });
     }
 
+    fn forget_group(&mut self) {
+        if self.group.epoch().is_some() {
+            self.group = GroupPhase::Down;
+            self.effects.push_back(Effect::DropGroup);
+        }
+    }
+
     /// No group will come any more: what is admitted ends with an error.
-    fn give_up(&mut self, cause: String) {
+    fn give_up(&mut self, now: Time, cause: String) {
         self.status
             .update(|board| board.final_cause = Some(cause.clone()));
         self.final_cause = Some(cause.clone());
-        self.interrupt_all(&Interruption::WorkersLost(cause));
+        self.interrupt_all(now, &Interruption::WorkersLost(cause));
     }
 
-    fn fail(&mut self, cause: String, is_final: bool) {
+    fn fail(&mut self, now: Time, cause: String, is_final: bool) {
         if is_final {
             // The launcher's last line, on standard error.
             tracing::debug!("{cause}");
         } else {
             tracing::error!("{cause}");
         }
-        self.launcher.send(ToLauncher::Failed {
+        self.send(ToLauncher::Failed {
             cause: cause.clone(),
             is_final,
         });
         if is_final {
-            self.give_up(cause);
+            self.give_up(now, cause);
         }
     }
 
-    fn begin_drain(&mut self, grace_seconds: u64) {
+    fn begin_drain(&mut self, now: Time, grace_seconds: u64) {
         if self.drain_deadline.is_some() {
             return;
         }
         tracing::info!(grace_seconds, open = self.streams.len(), "draining");
-        let now = Instant::now();
-        // A grace time beyond the clock's range is for ever; a day is that here.
-        let deadline = now.checked_add(Duration::from_secs(grace_seconds));
-        self.drain_deadline = Some(deadline.unwrap_or(now + Duration::from_hours(24)));
+        let grace = Duration::from_secs(grace_seconds);
+        let deadline = now.0.checked_add(grace);
+        self.drain_deadline = Some(Time(deadline.unwrap_or(now.0 + LONGEST_GRACE)));
         self.status.update(|board| board.draining = true);
     }
 
-    pub(super) fn take_tick(&mut self) {
-        if let Some(reason) = self.group.hung(&self.config.watchdog) {
-            self.kill_group(&reason);
+    pub(super) fn take_tick(&mut self, now: Time, quietest: Option<(usize, Time)>) {
+        if let Some(reason) = self.group.hung(now, &self.config.watchdog, quietest) {
+            self.kill_group(now, &reason);
         }
-        if self
-            .drain_deadline
-            .is_some_and(|deadline| Instant::now() >= deadline)
-        {
-            self.interrupt_all(&Interruption::DrainDeadline);
+        if self.drain_deadline.is_some_and(|deadline| now >= deadline) {
+            self.interrupt_all(now, &Interruption::DrainDeadline);
         }
-        self.update_retry_after();
+        self.update_retry_after(now);
     }
 
-    fn interrupt_all(&mut self, why: &Interruption) {
-        let now = self.now();
+    fn interrupt_all(&mut self, now: Time, why: &Interruption) {
         let ids = self.streams.interrupt_all(why);
         if !ids.is_empty() {
             tracing::warn!(count = ids.len(), "sequences were ended: {why}");
@@ -281,5 +301,26 @@ impl EngineTask {
                 scheduler.cancel(now, id);
             }
         }
+    }
+}
+
+/// What the group's workers are asked to prepare.
+fn group_request(
+    config: &EngineConfig,
+    epoch: u64,
+    max_position_embeddings: u32,
+    required_blocks: Option<u32>,
+) -> GroupRequest {
+    let scheduler = config.scheduler(max_position_embeddings);
+    GroupRequest {
+        epoch,
+        block_size: scheduler.block_size,
+        max_batch_tokens: scheduler.max_batch_tokens,
+        max_sequences: scheduler.max_sequences,
+        max_total_tokens: scheduler.max_total_tokens,
+        kv_cache_bytes: config.kv_cache_bytes,
+        required_blocks,
+        max_blocks: config.max_blocks,
+        poison_fresh_blocks: config.poison_fresh_blocks,
     }
 }

@@ -1,10 +1,10 @@
 //! The sequences whose end has not been told yet, and the telling.
 
-use super::handle::{Interruption, SequenceEvent};
+use super::phase::since;
+use crate::engine::handle::{Interruption, SequenceEvent};
 use crate::metrics::Metrics;
-use headrace_scheduler::{Event, SequenceId, SequenceRequest};
+use headrace_scheduler::{Event, SequenceId, SequenceRequest, Time};
 use rustc_hash::FxHashMap;
-use std::time::Instant;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
@@ -12,7 +12,7 @@ use tokio::sync::mpsc::error::TrySendError;
 #[derive(Debug)]
 struct OpenStream {
     events: mpsc::Sender<SequenceEvent>,
-    last_token: Option<Instant>,
+    last_token: Option<Time>,
     prompt_tokens: usize,
     /// Prompt and output bound.
     max_tokens: u64,
@@ -89,8 +89,12 @@ impl OpenStreams {
 
     /// Tells each event to its sequence. Gives the sequences whose buffer was full, which cannot be: their buffers hold
     /// whatever they can emit. They are closed here; the caller cancels them.
-    pub(super) fn tell(&mut self, events: Vec<Event>, metrics: &Metrics) -> Vec<SequenceId> {
-        let now = Instant::now();
+    pub(super) fn tell(
+        &mut self,
+        now: Time,
+        events: Vec<Event>,
+        metrics: &Metrics,
+    ) -> Vec<SequenceId> {
         let mut overflowed = Vec::new();
         for event in events {
             let (id, told) = match event {
@@ -102,7 +106,7 @@ impl OpenStreams {
                 Event::Token { id, token } => {
                     if let Some(stream) = self.by_id.get_mut(&id) {
                         let before = stream.last_token.replace(now);
-                        metrics.token_emitted(before.map(|before| now - before));
+                        metrics.token_emitted(before.map(|before| since(now, before)));
                     }
                     (id, SequenceEvent::Token(token))
                 }
