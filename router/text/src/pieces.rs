@@ -105,6 +105,11 @@ impl PieceTable {
         &self.bytes[start as usize..end as usize]
     }
 
+    /// Goes before every token but the first.
+    pub(crate) fn separator(&self) -> &'static [u8] {
+        self.separator
+    }
+
     pub(crate) fn piece(&self, id: u32) -> Piece<'_> {
         let bytes = self.bytes(id);
         match std::str::from_utf8(bytes) {

@@ -352,6 +352,11 @@ impl Tokenizer {
         self.pieces.bytes(id)
     }
 
+    /// What goes before every id's bytes in the middle of a text: nothing, but for a tokenizer without a decoder.
+    pub fn separator(&self) -> &[u8] {
+        self.pieces.separator()
+    }
+
     /// The text of one id by itself, for logprobs, top tokens and prompt tokens: a leading space is kept, special
     /// tokens are shown, half a character is U+FFFD.
     pub fn token_text(&self, id: u32) -> String {

@@ -1,0 +1,89 @@
+//! What can be wrong with a grammar, in the client's words.
+
+/// Why a grammar was refused. One line, for the client.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GrammarError {
+    /// Longer than a source may be.
+    #[error("the {what} is {bytes} bytes long, at most {limit} are allowed")]
+    TooLong {
+        /// `schema`, `regex` or `whitespace_pattern`.
+        what: &'static str,
+        /// Its length.
+        bytes: usize,
+        /// The bound.
+        limit: usize,
+    },
+    /// Nested deeper, or with more parts, than a source may be.
+    #[error("the {what} has {count} {of}, at most {limit} are allowed")]
+    TooLarge {
+        /// `schema` or `regex`.
+        what: &'static str,
+        /// What is counted.
+        of: &'static str,
+        /// How many there are, counting no further than was needed.
+        count: usize,
+        /// The bound.
+        limit: usize,
+    },
+    /// A keyword that cannot be enforced.
+    #[error("the keyword `{keyword}` at {pointer} is not supported")]
+    Keyword {
+        /// The keyword.
+        keyword: String,
+        /// JSON pointer of the schema that holds it, as a fragment.
+        pointer: String,
+    },
+    /// A part of the schema that is no schema.
+    #[error("{what}, at {pointer}")]
+    Schema {
+        /// What is wrong.
+        what: String,
+        /// JSON pointer of the part, as a fragment.
+        pointer: String,
+    },
+    /// A pattern that does not parse or holds what cannot be enforced.
+    #[error("the {what} is not valid: {reason}")]
+    Pattern {
+        /// `regex` or `whitespace_pattern`.
+        what: &'static str,
+        /// Why, with the position.
+        reason: String,
+    },
+    /// It cannot be compiled within the limits, or at all.
+    #[error("it does not compile: {0}")]
+    Compile(String),
+}
+
+/// A sequence cannot go on within its grammar.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct DeadEnd(pub(crate) String);
+
+/// The first line of a library's message, without what it adds for its developers.
+pub(crate) fn first_line(message: &str) -> String {
+    if let Some((_, name)) = STOPS.iter().find(|(stop, _)| message.starts_with(stop)) {
+        return (*name).to_owned();
+    }
+    let line = message
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty())
+        .unwrap_or("no reason given");
+    let end = line
+        .char_indices()
+        .nth(MOST_CHARACTERS)
+        .map_or(line.len(), |(place, _)| place);
+    line[..end].to_owned()
+}
+
+/// Where the library gives its own names instead of a sentence.
+const STOPS: [(&str, &str); 2] = [
+    (
+        "NoExtensionBias",
+        "no token of the model's vocabulary goes on from here",
+    ),
+    ("panic:", "the library broke on it"),
+];
+
+/// Characters of a library's message that are passed on.
+const MOST_CHARACTERS: usize = 300;
