@@ -12,7 +12,7 @@ SOURCES := $(shell find router launcher kernels server/headrace proto deploy/bui
 	Cargo.toml Cargo.lock pyproject.toml
 STARTED = @printf '\n==> %s\n' "$(1)"
 
-.PHONY: help serve test test-full lint bench gen image-test install clean
+.PHONY: help serve test test-full lint bench bench-steps gen image-test install clean
 
 help:
 	@printf '%s\n' \
@@ -21,7 +21,8 @@ help:
 	  'make test-full   the same with the slow oracles (all 30 prompts)' \
 	  'make lint        rustfmt, clippy, ruff, mypy, import walls; all at deny' \
 	  'make bench       load the served demo model and print the table of bench/RESULTS.md' \
-	  'make gen         regenerate protobuf code and golden files that come from a generator' \
+	  'make bench-steps  where each microsecond of a decode step goes on the worker (1 minute)' \
+  'make gen         regenerate protobuf code and golden files that come from a generator' \
 	  'make image-test  build the CPU container with buildah and ask it one question (root, Debian)'
 
 # --- set-up: one stamp a stage, so that nothing done is done again -------------------------------------------
@@ -79,6 +80,9 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.dev $(VENV)/.wheel
 	$(BIN)/python bench/serve.py $(ARGS)
+
+bench-steps: $(VENV)/.dev $(VENV)/.wheel
+	$(BIN)/python bench/steps.py $(ARGS)
 
 gen: $(VENV)/.dev
 	HEADRACE_REGENERATE=1 cargo test --locked -p headrace-worker-client --test codegen

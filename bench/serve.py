@@ -49,11 +49,13 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def start_server(port: int, extra: list[str]) -> subprocess.Popen[bytes]:
-    """Starts `launcher` beside this Python and waits until /ready answers 200."""
-    launcher = Path(sys.executable).parent / "launcher"
+def start_server(
+    port: int, extra: list[str], launcher: str | None = None
+) -> subprocess.Popen[bytes]:
+    """Starts `launcher`, else the one beside this Python, and waits until /ready answers 200."""
+    launcher = launcher or str(Path(sys.executable).parent / "launcher")
     server = subprocess.Popen(
-        [str(launcher), "--hostname", "127.0.0.1", "--port", str(port), *extra],
+        [launcher, "--hostname", "127.0.0.1", "--port", str(port), *extra],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -122,6 +124,19 @@ def cpu_name() -> str:
     return platform.processor()
 
 
+def describe_run() -> str:
+    """Day, machine and commit, as each figure needs them."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.strip()
+    day = f"{datetime.datetime.now(tz=datetime.UTC):%Y-%m-%d}"
+    return f"{day}, {cpu_name()}, {os.cpu_count()} cores, commit {commit}"
+
+
 def main() -> int:
     """Prints one Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -132,13 +147,6 @@ def main() -> int:
     parser.add_argument("--launcher-args", default="")
     arguments = parser.parse_args()
     golden = load_golden_script()
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.strip()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         tokenizer = Path(folder) / "tokenizer.json"
@@ -161,9 +169,7 @@ def main() -> int:
             peer[case] = measure_peer(
                 case, [level for level in levels if case == "a" or level <= 4]
             )
-    print(
-        f"{datetime.datetime.now(tz=datetime.UTC):%Y-%m-%d}, {cpu_name()}, {os.cpu_count()} cores, commit {commit}\n"
-    )
+    print(f"{describe_run()}\n")
     print(
         "| case | c | out tok/s | in tok/s | TTFT p50/p95 ms | ITL p50/p95 ms | RSS MiB | transformers tok/s | ratio |"
     )

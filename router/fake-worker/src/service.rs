@@ -264,10 +264,9 @@ impl StepStream {
         let spent = u64::try_from(arrived.elapsed().as_nanos()).unwrap_or(u64::MAX);
         reply.timings = Some(pb::Timings {
             wait_ns: u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX),
-            apply_ns: 0,
             forward_ns: spent,
-            sample_ns: 0,
             total_ns: spent,
+            ..pb::Timings::default()
         });
         let twice = self.spoil(fault, rank, &mut reply);
         if twice {

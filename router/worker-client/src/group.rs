@@ -41,16 +41,24 @@ pub struct StepReport {
 /// Where a worker's time went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepTimings {
-    /// Idle before the step.
+    /// Idle before the step: it had not come yet.
     pub wait: Duration,
     /// Slots, tables, copies.
     pub apply: Duration,
     /// The model.
     pub forward: Duration,
-    /// Sampling.
+    /// Sampling, `mask_wait` included.
     pub sample: Duration,
-    /// All but the wait.
+    /// From the step's start to its outcome.
     pub total: Duration,
+    /// The compute thread, from the outcome of the step before to its wait for this one.
+    pub hand_over: Duration,
+    /// The message into columns; beside the compute thread.
+    pub decode: Duration,
+    /// The outcome of an earlier step into its reply; beside the compute thread.
+    pub encode: Duration,
+    /// Idle while sampling: a mask had not come.
+    pub mask_wait: Duration,
 }
 
 impl From<pb::Timings> for StepTimings {
@@ -61,6 +69,10 @@ impl From<pb::Timings> for StepTimings {
             forward: Duration::from_nanos(timings.forward_ns),
             sample: Duration::from_nanos(timings.sample_ns),
             total: Duration::from_nanos(timings.total_ns),
+            hand_over: Duration::from_nanos(timings.hand_over_ns),
+            decode: Duration::from_nanos(timings.decode_ns),
+            encode: Duration::from_nanos(timings.encode_ns),
+            mask_wait: Duration::from_nanos(timings.mask_wait_ns),
         }
     }
 }

@@ -326,7 +326,9 @@ class Engine:
         silent: set[int] = set()
         masked = np.flatnonzero(rows.masked[places]).tolist()
         if masked:
+            idle = time.monotonic_ns()
             arrived = masks.wait(step.step_id, slots[masked].tolist())
+            outcome.timings.mask_wait = time.monotonic_ns() - idle
             for n in masked:
                 mask = arrived[int(slots[n])]
                 if isinstance(mask, str):

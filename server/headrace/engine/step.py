@@ -110,13 +110,29 @@ class RowStatus(IntEnum):
 
 @dataclass(slots=True)
 class Timings:
-    """Nanoseconds."""
+    """Nanoseconds, as in the protocol; `wait`, `hand_over`, `decode` and `encode` are not the engine's.
+
+    Attributes:
+        wait: Idle before the step.
+        apply: Slots, tables, copies.
+        forward: The model.
+        sample: Logits and ids, `mask_wait` included.
+        total: From the step's start to its outcome.
+        hand_over: From the outcome of the step before to the wait.
+        decode: The step's message into columns.
+        encode: The outcome of an earlier step into its reply.
+        mask_wait: Idle while sampling: a mask had not come.
+    """
 
     wait: int = 0
     apply: int = 0
     forward: int = 0
     sample: int = 0
     total: int = 0
+    hand_over: int = 0
+    decode: int = 0
+    encode: int = 0
+    mask_wait: int = 0
 
 
 @dataclass(slots=True)

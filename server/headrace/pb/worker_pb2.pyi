@@ -356,15 +356,23 @@ class TokenLogprob(_message.Message):
     def __init__(self, id: _Optional[int] = ..., logprob: _Optional[float] = ...) -> None: ...
 
 class Timings(_message.Message):
-    __slots__ = ("wait_ns", "apply_ns", "forward_ns", "sample_ns", "total_ns")
+    __slots__ = ("wait_ns", "apply_ns", "forward_ns", "sample_ns", "total_ns", "hand_over_ns", "decode_ns", "encode_ns", "mask_wait_ns")
     WAIT_NS_FIELD_NUMBER: _ClassVar[int]
     APPLY_NS_FIELD_NUMBER: _ClassVar[int]
     FORWARD_NS_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_NS_FIELD_NUMBER: _ClassVar[int]
     TOTAL_NS_FIELD_NUMBER: _ClassVar[int]
+    HAND_OVER_NS_FIELD_NUMBER: _ClassVar[int]
+    DECODE_NS_FIELD_NUMBER: _ClassVar[int]
+    ENCODE_NS_FIELD_NUMBER: _ClassVar[int]
+    MASK_WAIT_NS_FIELD_NUMBER: _ClassVar[int]
     wait_ns: int
     apply_ns: int
     forward_ns: int
     sample_ns: int
     total_ns: int
-    def __init__(self, wait_ns: _Optional[int] = ..., apply_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., sample_ns: _Optional[int] = ..., total_ns: _Optional[int] = ...) -> None: ...
+    hand_over_ns: int
+    decode_ns: int
+    encode_ns: int
+    mask_wait_ns: int
+    def __init__(self, wait_ns: _Optional[int] = ..., apply_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., sample_ns: _Optional[int] = ..., total_ns: _Optional[int] = ..., hand_over_ns: _Optional[int] = ..., decode_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., mask_wait_ns: _Optional[int] = ...) -> None: ...

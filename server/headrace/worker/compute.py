@@ -36,6 +36,7 @@ class _OpenJob:
 class _StepJob:
     session: Session
     step: Step
+    decode: int
 
 
 class ComputeLoop:
@@ -48,14 +49,16 @@ class ComputeLoop:
         # None stands for "run the preparation".
         self.preparation = Preparation(lambda: self._jobs.put(None), compute_threads)
         self._last_step = 0
+        # When the last step's outcome was there; None: something else was done since.
+        self._outcome_at: int | None = None
 
     def open(self, session: Session, message: pb.Open) -> None:
         """Queues the opening of a stream; from a reader thread."""
         self._jobs.put(_OpenJob(session, message))
 
-    def step(self, session: Session, step: Step) -> None:
-        """Queues a step; from a reader thread."""
-        self._jobs.put(_StepJob(session, step))
+    def step(self, session: Session, step: Step, decode: int) -> None:
+        """Queues a step that took `decode` nanoseconds to read; from a reader thread."""
+        self._jobs.put(_StepJob(session, step, decode))
 
     def serve(self) -> None:
         """Works for ever; SIGTERM unwinds it with SystemExit.
@@ -67,6 +70,8 @@ class ComputeLoop:
             idle = time.monotonic_ns()
             job = self._jobs.get()
             wait = time.monotonic_ns() - idle
+            hand_over = 0 if self._outcome_at is None else idle - self._outcome_at
+            self._outcome_at = None
             if job is None:
                 self.preparation.run(self._make)
             elif job.session.has_ended:
@@ -75,7 +80,7 @@ class ComputeLoop:
             elif isinstance(job, _OpenJob):
                 self._open(job.session, job.message)
             else:
-                self._step(job.session, job.step, wait)
+                self._step(job, wait, hand_over)
 
     def _open(self, session: Session, message: pb.Open) -> None:
         engine = self.preparation.engine
@@ -92,7 +97,8 @@ class ComputeLoop:
         session.send(pb.RunReply(opened=pb.Opened(epoch=message.epoch)))
         _log.info("stream opened", extra=with_fields(epoch=message.epoch))
 
-    def _step(self, session: Session, step: Step, wait: int) -> None:
+    def _step(self, job: _StepJob, wait: int, hand_over: int) -> None:
+        session, step = job.session, job.step
         engine = self.preparation.engine
         if engine is None or session.epoch is None:
             return
@@ -105,7 +111,9 @@ class ComputeLoop:
             outcome = engine.run(step, session.masks)
         except StreamEnded:
             return
-        outcome.timings.wait = wait
+        self._outcome_at = time.monotonic_ns()
+        timings = outcome.timings
+        timings.wait, timings.hand_over, timings.decode = wait, hand_over, job.decode
         session.steps_completed += 1
         session.send(outcome)
         session.masks.finish_step(step.step_id)

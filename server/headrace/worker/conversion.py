@@ -163,6 +163,10 @@ def reply_of(outcome: StepOutcome, *, with_rows: bool) -> pb.StepReply:
             forward_ns=timings.forward,
             sample_ns=timings.sample,
             total_ns=timings.total,
+            hand_over_ns=timings.hand_over,
+            decode_ns=timings.decode,
+            encode_ns=timings.encode,
+            mask_wait_ns=timings.mask_wait,
         ),
     )
     if not with_rows:

@@ -16,7 +16,7 @@ from headrace.pb import worker_pb2 as pb
 from headrace.pb import worker_pb2_grpc
 from headrace.worker.conversion import limits_of, reply_of
 from headrace.worker.preparation import PrepareFailure
-from headrace.worker.process import EXIT_GROUP_FAILED
+from headrace.worker.process import EXIT_GROUP_FAILED, name_thread
 from headrace.worker.session import BROKEN, CLOSED, Session, SessionEnd
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
             self._stream_ended(previous, "a second Run began")
 
         def read() -> None:
+            name_thread("run-reader")
             why = session.read(request_iterator, self._compute.open, self._compute.step)
             if why == CLOSED:
                 # A cancelled call may look like one that ended before gRPC tells of the cancellation; one that
@@ -106,6 +107,8 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
                 self._stream_ended(session, why)
 
         threading.Thread(target=read, name="run-reader", daemon=True).start()
+        name_thread("run-writer")
+        encode = 0
         while True:
             item = session.outgoing.get()
             if isinstance(item, SessionEnd):
@@ -114,7 +117,10 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
                 return
             if isinstance(item, StepOutcome):
                 # Converted here, while the compute thread may be at the next step.
+                started = time.monotonic_ns()
+                item.timings.encode = encode
                 item = pb.RunReply(step=reply_of(item, with_rows=self._reports_rows))
+                encode = time.monotonic_ns() - started
             yield item
 
     def _stream_ended(self, session: Session, why: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -83,7 +84,7 @@ class Session:
         self,
         messages: Iterator[pb.RunMessage],
         on_open: Callable[[Session, pb.Open], None],
-        on_step: Callable[[Session, Step], None],
+        on_step: Callable[[Session, Step, int], None],
     ) -> str:
         """Sorts messages until the stream ends; masks never wait behind steps.
 
@@ -103,7 +104,9 @@ class Session:
                     is_open = True
                     on_open(self, message.open)
                 elif kind == "step":
-                    on_step(self, step_of(message.step))
+                    arrived = time.monotonic_ns()
+                    step = step_of(message.step)
+                    on_step(self, step, time.monotonic_ns() - arrived)
                 elif kind == "mask":
                     mask = message.mask
                     self.masks.put(

@@ -7,12 +7,15 @@
 mod exposition;
 mod instrument;
 mod page;
+mod worker_time;
 
 pub use exposition::CONTENT_TYPE;
 
+use headrace_worker_client::StepTimings;
 use instrument::{Counter, Gauge, Histogram, duration_histogram, length_histogram};
 use std::sync::OnceLock;
 use std::time::Duration;
+use worker_time::WorkerTime;
 
 /// `err` of `tgi_request_failure`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,16 +113,15 @@ pub(crate) struct StepSent {
     pub(crate) running_max_tokens: u64,
 }
 
-/// What the engine knows of a step when it is answered. Durations are the worker's.
+/// What the engine knows of a step when it is answered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StepAnswered {
     pub(crate) method: StepMethod,
     pub(crate) succeeded: bool,
     /// From sending to the answer, as the router saw it.
     pub(crate) round_trip: Duration,
-    pub(crate) apply: Duration,
-    pub(crate) forward: Duration,
-    pub(crate) sample: Duration,
+    /// The worker's own.
+    pub(crate) timings: StepTimings,
     /// Sequences that entered slots with it.
     pub(crate) entered: usize,
 }
@@ -168,6 +170,7 @@ pub struct Metrics {
     failures: [Counter; FailureKind::ALL.len()],
     finishes: [Counter; FinishLabel::ALL.len()],
     steps: [StepInstruments; StepMethod::ALL.len()],
+    worker_time: WorkerTime,
     joined: Counter,
     join_duration: Histogram,
     step_rows: Gauge,
@@ -217,6 +220,7 @@ impl Metrics {
             failures: std::array::from_fn(|_| Counter::default()),
             finishes: std::array::from_fn(|_| Counter::default()),
             steps: std::array::from_fn(|_| StepInstruments::new()),
+            worker_time: WorkerTime::default(),
             joined: Counter::default(),
             join_duration: duration_histogram(),
             step_rows: Gauge::default(),
@@ -334,12 +338,14 @@ impl Metrics {
             instruments.failure.increment();
         }
         instruments.inference.record(step.round_trip.as_secs_f64());
-        instruments.forward.record(step.forward.as_secs_f64());
-        instruments.decode.record(step.sample.as_secs_f64());
-        instruments.filter.record(step.apply.as_secs_f64());
+        let timings = &step.timings;
+        instruments.forward.record(timings.forward.as_secs_f64());
+        instruments.decode.record(timings.sample.as_secs_f64());
+        instruments.filter.record(timings.apply.as_secs_f64());
         if step.entered > 0 {
-            self.join_duration.record(step.apply.as_secs_f64());
+            self.join_duration.record(timings.apply.as_secs_f64());
         }
+        self.worker_time.add(timings);
     }
 
     /// No step runs.

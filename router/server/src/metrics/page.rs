@@ -11,6 +11,7 @@ impl Metrics {
         let mut page = Exposition::with_capacity(96 * 1024);
         self.render_requests(&mut page);
         self.render_steps(&mut page);
+        self.worker_time.render(&mut page);
         self.render_engine(&mut page, status);
         render_block_books(&mut page, status);
         self.render_vllm(&mut page, status);

@@ -491,9 +491,11 @@ pub struct TokenLogprob {
     #[prost(float, tag = "2")]
     pub logprob: f32,
 }
+/// One step after another, hand_over + wait + total is all of the compute thread's time. decode and encode are
+/// other threads' and run beside it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Timings {
-    /// idle before this step
+    /// idle before this step: it had not come yet
     #[prost(uint64, tag = "1")]
     pub wait_ns: u64,
     /// slots, tables, copies
@@ -501,10 +503,24 @@ pub struct Timings {
     pub apply_ns: u64,
     #[prost(uint64, tag = "3")]
     pub forward_ns: u64,
+    /// logits and ids, waiting for masks included
     #[prost(uint64, tag = "4")]
     pub sample_ns: u64,
+    /// from the step's start to its outcome
     #[prost(uint64, tag = "5")]
     pub total_ns: u64,
+    /// from the outcome of the step before to the wait
+    #[prost(uint64, tag = "6")]
+    pub hand_over_ns: u64,
+    /// this step's message into columns
+    #[prost(uint64, tag = "7")]
+    pub decode_ns: u64,
+    /// the outcome of an earlier step into its reply
+    #[prost(uint64, tag = "8")]
+    pub encode_ns: u64,
+    /// of sample_ns: idle, a mask had not come yet
+    #[prost(uint64, tag = "9")]
+    pub mask_wait_ns: u64,
 }
 /// Generated client implementations.
 pub mod worker_client {

@@ -45,9 +45,7 @@ impl EngineCore {
                 method: step.method,
                 succeeded,
                 round_trip: took,
-                apply: report.timings.apply,
-                forward: report.timings.forward,
-                sample: report.timings.sample,
+                timings: report.timings,
                 entered: step.entered,
             });
         }
