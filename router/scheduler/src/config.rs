@@ -29,7 +29,7 @@ pub struct SchedulerConfig {
 /// A snapshot. Counters with "total" in their text only grow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Sequences waiting, preempted ones included.
+    /// Sequences waiting for a slot, preempted ones included.
     pub waiting: usize,
     /// Ids of the waiting sequences.
     pub waiting_tokens: u64,
@@ -40,6 +40,8 @@ pub struct Stats {
     pub drained_tokens_per_second: u64,
     /// Sequences in slots that are not over.
     pub running: usize,
+    /// Paused sequences, in slots or not. Without a slot they do not count as waiting.
+    pub paused: usize,
     /// Sequences that are over and wait for steps already sent.
     pub ending: usize,
     /// Blocks that hold nothing.

@@ -79,22 +79,37 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Puts a waiting sequence at its place in the queue.
+    /// Puts a waiting sequence at its place in the queue, or aside. Time aside does not count as waiting.
     pub(crate) fn enqueue(&mut self, index: SequenceIndex) {
         let sequence = &mut self.sequences[index];
         assert!(
             sequence.phase == Phase::Waiting,
             "only waiting sequences queue"
         );
-        if sequence.returned {
-            sequence.waits_since = Time(self.now.0.saturating_sub(sequence.waited));
+        sequence.waits_since = Time(self.now.0.saturating_sub(sequence.waited));
+        if sequence.stands_aside() {
+            self.queue.park(sequence, index);
+        } else {
+            self.queue.push(sequence, index);
         }
-        self.queue.push(sequence, index);
     }
 
     /// Takes a sequence out of the queue.
     pub(crate) fn dequeue(&mut self, index: SequenceIndex) {
         self.queue.remove(&mut self.sequences[index], index);
+    }
+
+    /// Puts a waiting sequence where it stands after a change: in the queue or aside.
+    pub(crate) fn requeue(&mut self, index: SequenceIndex, change: impl FnOnce(&mut Sequence)) {
+        self.dequeue(index);
+        let sequence = &mut self.sequences[index];
+        if !sequence.stands_aside() {
+            sequence.waited = self.now.0.saturating_sub(sequence.waits_since.0);
+            sequence.misfit_since = None;
+            sequence.deferred_since = None;
+        }
+        change(sequence);
+        self.enqueue(index);
     }
 
     /// Moves up what has waited long enough, and fails what has waited too long.
@@ -140,7 +155,8 @@ impl Dispatcher {
             let needed = sequence.prompt_length as u64 + u64::from(sequence.stop.max_new_tokens);
             needed > u64::from(limit)
         };
-        let failed: Vec<SequenceIndex> = self.queue.iter().filter(too_long).collect();
+        let waiting = self.queue.iter().chain(self.queue.parked());
+        let failed: Vec<SequenceIndex> = waiting.filter(too_long).collect();
         for index in failed {
             self.fail_waiting(index, SequenceFailure::OutOfMemory);
         }
@@ -155,6 +171,12 @@ impl Dispatcher {
 
     pub(crate) fn waiting(&self) -> usize {
         self.queue.len()
+    }
+
+    /// Paused sequences without a slot.
+    pub(crate) fn paused(&self) -> usize {
+        let paused = |index: &SequenceIndex| self.sequences[*index].paused;
+        self.queue.parked().filter(paused).count()
     }
 
     pub(crate) fn waiting_tokens(&self) -> u64 {
@@ -184,7 +206,7 @@ impl Dispatcher {
         }
         assert!(alive == self.by_id.len(), "an id without a sequence");
         assert!(
-            waiting == self.queue.len(),
+            waiting == self.queue.len() + self.queue.parked_len(),
             "a waiting sequence is not in the queue"
         );
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::config::{ProtocolViolation, SchedulerConfig, Stats};
 use crate::dispatcher::Dispatcher;
 use crate::group::Group;
-use crate::sequence::Phase;
+use crate::sequence::{Phase, Sequence};
 use crate::types::{
     Event, GroupId, SequenceId, SequenceRequest, StepPlan, StepResult, SubmitError, Time, TokenId,
 };
@@ -101,6 +101,37 @@ impl Scheduler {
         true
     }
 
+    /// From the next step on, the sequence is in none until it is resumed. Its blocks are taken before those of
+    /// others, and it holds nobody back. What steps already sent give is still told. Pausing twice is pausing once.
+    /// `false`: it is over or was never known.
+    pub fn pause(&mut self, now: Time, id: SequenceId) -> bool {
+        self.set_paused(now, id, true)
+    }
+
+    /// The sequence goes on; one that ran before and lost its blocks comes first within its class, as after a
+    /// preemption. `false`: it is over or was never known.
+    pub fn resume(&mut self, now: Time, id: SequenceId) -> bool {
+        self.set_paused(now, id, false)
+    }
+
+    fn set_paused(&mut self, now: Time, id: SequenceId, paused: bool) -> bool {
+        self.dispatcher.now = now;
+        let Some(index) = self.dispatcher.find(id) else {
+            return false;
+        };
+        let sequence = &self.dispatcher.sequences[index];
+        if sequence.paused == paused {
+            return true;
+        }
+        if sequence.phase == Phase::Waiting {
+            let change = |sequence: &mut Sequence| sequence.paused = paused;
+            self.dispatcher.requeue(index, change);
+        } else if let Some(group) = self.groups.get_mut(&sequence.group) {
+            group.set_paused(&mut self.dispatcher, index, paused);
+        }
+        true
+    }
+
     /// The next step of a group; `None` when there is nothing to do or too many steps are unanswered.
     pub fn plan(&mut self, now: Time, group: GroupId) -> Option<StepPlan> {
         self.dispatcher.now = now;
@@ -168,6 +199,7 @@ impl Scheduler {
             waiting_tokens: self.dispatcher.waiting_tokens(),
             drained_tokens_per_second: self.dispatcher.queue.drain_rate(),
             oldest_waiting: self.dispatcher.oldest_waiting(),
+            paused: self.dispatcher.paused(),
             ..self.dispatcher.counters.clone()
         };
         for group in self.groups.values() {
@@ -181,9 +213,10 @@ impl Scheduler {
         self.max_total_tokens
     }
 
-    /// Whether nothing waits, runs or has still to be told.
+    /// Whether nothing waits, runs, is paused or has still to be told.
     pub fn is_idle(&self) -> bool {
         self.dispatcher.waiting() == 0
+            && self.dispatcher.queue.parked_len() == 0
             && self.dispatcher.events.is_empty()
             && self.groups.values().all(Group::is_idle)
     }

@@ -62,6 +62,8 @@ pub(crate) struct Sequence {
     pub(crate) copying: bool,
     /// A row failed: nothing more of it is published.
     pub(crate) tainted: bool,
+    /// Its owner takes nothing more for now.
+    pub(crate) paused: bool,
     /// Was in a step that failed whole; runs alone until a step succeeds.
     pub(crate) suspect: bool,
     pub(crate) group: GroupId,
@@ -127,6 +129,7 @@ impl Sequence {
             announced: false,
             copying: false,
             tainted: false,
+            paused: false,
             suspect: false,
             group: GroupId(0),
             tenant: request.tenant,
@@ -165,6 +168,11 @@ impl Sequence {
     /// Whether steps already sent will bring the last id it may have.
     pub(crate) fn is_fully_planned(&self) -> bool {
         self.upper() - self.prompt_length >= self.stop.max_new_tokens as usize
+    }
+
+    /// Whether the next step may have a row of it, as far as it is its own affair.
+    pub(crate) fn stands_aside(&self) -> bool {
+        self.paused
     }
 
     /// Ids without KV in any step yet; 1 when it decodes.

@@ -40,9 +40,15 @@ impl Group {
             return;
         }
         while draft.prefill_room() > 0
-            && !self.free_slots.is_empty()
+            && self.has_slot(dispatcher)
             && self.admit_next(dispatcher, draft)
         {}
+    }
+
+    /// Whether a slot is free, or one of a paused sequence that somebody wants.
+    fn has_slot(&mut self, dispatcher: &mut Dispatcher) -> bool {
+        let wanted = dispatcher.waiting() > 0;
+        !self.free_slots.is_empty() || (wanted && self.preempt_paused(dispatcher))
     }
 
     /// Admits the first of the queue that may run now. `false`: none may.
@@ -212,10 +218,12 @@ impl Group {
                 return Fit::Deferred;
             }
         }
-        match self.fit(dispatcher, index, found) {
-            Some(found) => Fit::Fits(found),
-            None => Fit::Misfit,
+        let mut fits = self.fit(dispatcher, index, found);
+        while fits.is_none() && self.preempt_paused(dispatcher) {
+            let found = self.find_cached(dispatcher, index);
+            fits = self.fit(dispatcher, index, found);
         }
+        fits.map_or(Fit::Misfit, Fit::Fits)
     }
 
     /// The cached prefix of a sequence, its whole blocks in `matched`.

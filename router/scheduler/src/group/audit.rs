@@ -70,6 +70,13 @@ impl Group {
                 "running sequences stand by rank"
             );
         }
+        let is_paused = |index: &&_| dispatcher.sequences[**index].paused;
+        let paused = self.running.iter().filter(is_paused).count();
+        assert!(
+            paused == self.paused,
+            "{paused} paused, counted {}",
+            self.paused
+        );
         self.audit_computing(dispatcher);
         self.audit_steps(dispatcher, &mut holds);
         self.kv.tree.audit(&self.kv.pool, &holds);

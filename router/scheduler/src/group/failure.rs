@@ -51,6 +51,12 @@ impl Group {
         self.roll_back(dispatcher, record);
     }
 
+    /// Whose turn to run alone it is.
+    pub(super) fn next_suspect(&self, dispatcher: &Dispatcher) -> Option<SequenceIndex> {
+        let runs = |index: &SequenceIndex| !dispatcher.sequences[*index].paused;
+        self.suspects.iter().copied().find(runs)
+    }
+
     /// Takes back what the step was to compute. Its slots and tables are as planned; whether its copies were
     /// made is not known, so the sequences that wait for one start over.
     pub(super) fn roll_back(&mut self, dispatcher: &mut Dispatcher, record: &StepRecord) {

@@ -6,6 +6,7 @@ mod complete;
 mod failure;
 mod locality;
 mod pace;
+mod pause;
 mod plan;
 mod release;
 mod share;
@@ -99,6 +100,8 @@ pub(crate) struct Group {
     kv: KvBooks,
     /// By rank: the last one is preempted first.
     running: Vec<SequenceIndex>,
+    /// How many of those are paused.
+    paused: usize,
     /// Over, with steps unanswered.
     ending: Vec<SequenceIndex>,
     free_slots: Vec<Slot>,
@@ -142,6 +145,7 @@ impl Group {
                 tree: PrefixTree::new(block_size),
             },
             running: Vec::new(),
+            paused: 0,
             ending: Vec::new(),
             free_slots: (0..config.max_sequences).rev().collect(),
             finished_slots: Vec::new(),
@@ -174,6 +178,7 @@ impl Group {
 
     pub(crate) fn add_to_stats(&self, stats: &mut Stats) {
         stats.running += self.running.len();
+        stats.paused += self.paused;
         stats.ending += self.ending.len();
         stats.free_blocks += self.kv.pool.free();
         stats.owned_blocks += self.kv.owned();

@@ -26,12 +26,13 @@ impl Draft {
 impl Group {
     pub(crate) fn plan(&mut self, dispatcher: &mut Dispatcher) -> Option<StepPlan> {
         let in_flight = self.in_flight.len();
-        let alone = self.failed_step.is_some() || !self.suspects.is_empty();
+        let suspect = self.next_suspect(dispatcher);
+        let alone = self.failed_step.is_some() || suspect.is_some();
         if in_flight >= dispatcher.config.max_steps_in_flight as usize || (alone && in_flight > 0) {
             return None;
         }
         let mut draft = self.new_draft(dispatcher);
-        if let Some(&suspect) = self.suspects.front() {
+        if let Some(suspect) = suspect {
             self.plan_alone(dispatcher, &mut draft, suspect);
         } else {
             if !self.choose_decodes(dispatcher, &mut draft) {
@@ -42,7 +43,7 @@ impl Group {
             draft.prefill_left = draft.prefill_left.min(share);
             self.plan_prefills(dispatcher, &mut draft);
             self.admit_waiting(dispatcher, &mut draft);
-            if in_flight == 0 && draft.plan.rows.is_empty() {
+            if in_flight == 0 && draft.plan.rows.is_empty() && !self.only_paused() {
                 self.start_over(dispatcher, &mut draft);
             }
         }
@@ -110,7 +111,8 @@ impl Group {
                     break;
                 }
                 let sequence = &dispatcher.sequences[index];
-                if sequence.uncomputed() == 1 && !sequence.is_fully_planned() {
+                let decodes = sequence.uncomputed() == 1 && !sequence.is_fully_planned();
+                if decodes && !sequence.paused {
                     self.decodes.push(index);
                     if sequence.table.len() * self.block_size <= sequence.planned {
                         blocks += 1;
@@ -120,6 +122,9 @@ impl Group {
             if blocks <= self.kv.available() {
                 self.rotation = start + self.decodes.len();
                 return true;
+            }
+            if self.preempt_paused(dispatcher) {
+                continue;
             }
             if !self.in_flight.is_empty() {
                 return false;
@@ -145,11 +150,12 @@ impl Group {
         let mut at = 0;
         while at < self.running.len() {
             let index = self.running[at];
-            let uncomputed = dispatcher.sequences[index].uncomputed();
-            if uncomputed > 1 {
+            let sequence = &dispatcher.sequences[index];
+            let uncomputed = sequence.uncomputed();
+            if uncomputed > 1 && !sequence.paused {
                 let wanted = uncomputed.min(draft.prefill_room());
                 if wanted > 0 {
-                    self.make_room_for_prefill(dispatcher, draft, at);
+                    at = self.make_room_for_prefill(dispatcher, draft, at);
                     let chunk = wanted.min(self.room(dispatcher, index));
                     if chunk > 0 {
                         self.add_prefill_row(dispatcher, draft, index, chunk);
@@ -160,22 +166,31 @@ impl Group {
         }
     }
 
-    /// A prefill that cannot go on at all takes the blocks of newer sequences that no step touches.
+    /// A prefill that cannot go on at all takes the blocks of paused sequences, then of newer ones, that no step
+    /// touches. Where it stands then.
     fn make_room_for_prefill(
         &mut self,
         dispatcher: &mut Dispatcher,
         draft: &mut Draft,
-        position: usize,
-    ) {
-        while self.room(dispatcher, self.running[position]) == 0 {
+        mut position: usize,
+    ) -> usize {
+        let index = self.running[position];
+        while self.room(dispatcher, index) == 0 {
+            if self.preempt_paused(dispatcher) {
+                position = self.position(dispatcher, index);
+                continue;
+            }
             let newer = &self.running[position + 1..];
             let idle = |&&index: &&SequenceIndex| dispatcher.sequences[index].unanswered == 0;
-            let Some(&victim) = newer.iter().rev().find(idle) else {
-                return;
+            let victim = newer.iter().rev().find(idle).copied();
+            // A paused one that a step still touches is taken before a newer one.
+            let Some(victim) = victim.filter(|_| self.paused == 0) else {
+                break;
             };
             self.preempt(dispatcher, victim);
             draft.preempted = true;
         }
+        position
     }
 
     /// Nothing can go on and nothing is awaited: what runs holds twins of its own blocks. It gives both up and
@@ -210,6 +225,9 @@ impl Group {
                 }
             } else if self.admit_alone(dispatcher, draft, index) {
                 return;
+            }
+            if self.preempt_paused(dispatcher) {
+                continue;
             }
             // The others first, then itself, which gives up twins.
             let others = self

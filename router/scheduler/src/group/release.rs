@@ -14,6 +14,7 @@ impl Group {
             "a sequence in an unanswered step keeps its blocks"
         );
         self.remove_running(dispatcher, index);
+        self.paused -= usize::from(dispatcher.sequences[index].paused);
         self.unlist_computing(dispatcher, index);
         self.vacate(dispatcher, index);
         dispatcher.sequences[index].leave_group();
@@ -33,6 +34,7 @@ impl Group {
         self.unlist_computing(dispatcher, index);
         self.clear_suspect(dispatcher, index);
         let sequence = &mut dispatcher.sequences[index];
+        self.paused -= usize::from(sequence.paused);
         sequence.phase = Phase::Ending;
         if sequence.unanswered == 0 {
             self.vacate(dispatcher, index);
@@ -81,11 +83,15 @@ impl Group {
         freed
     }
 
-    fn remove_running(&mut self, dispatcher: &Dispatcher, index: SequenceIndex) {
+    /// Where a running sequence stands.
+    pub(super) fn position(&self, dispatcher: &Dispatcher, index: SequenceIndex) -> usize {
         let rank = dispatcher.sequences[index].rank;
-        let at = self
-            .running
-            .partition_point(|&other| dispatcher.sequences[other].rank < rank);
+        self.running
+            .partition_point(|&other| dispatcher.sequences[other].rank < rank)
+    }
+
+    fn remove_running(&mut self, dispatcher: &Dispatcher, index: SequenceIndex) {
+        let at = self.position(dispatcher, index);
         assert!(
             self.running.get(at) == Some(&index),
             "running sequences stand by rank"

@@ -19,8 +19,8 @@ impl Group {
             return;
         }
         let sequence = &mut dispatcher.sequences[index];
-        // What it publishes after a flush is nobody else's.
-        if self.kv.tree.is_flushed(sequence.node) {
+        // What it publishes after a flush is nobody else's, and a paused one may never publish.
+        if self.kv.tree.is_flushed(sequence.node) || sequence.paused {
             return;
         }
         let key = self.block_key(sequence, sequence.published, sequence.ids.len());

@@ -32,12 +32,30 @@ impl Queue {
                 rises += 1;
                 assert!(self.rises.contains(&(at, index)), "{id:?} never rises");
             }
+            assert!(!sequence.stands_aside(), "{id:?} is paused and queues");
             if let Some(at) = sequence.deadline.filter(|_| !sequence.admitted) {
                 deadlines += 1;
                 assert!(
                     self.deadlines.contains(&(at, index)),
                     "{id:?} never expires"
                 );
+            }
+        }
+        for (&arrival, &index) in &self.parked {
+            let sequence = &sequences[index];
+            let id = sequence.id;
+            assert!(sequence.phase == Phase::Waiting, "{id:?} is parked");
+            assert!(sequence.stands_aside(), "{id:?} is parked without a cause");
+            assert!(
+                sequence.rank.1 == arrival,
+                "{id:?} is parked at its arrival"
+            );
+            assert!(sequence.table.is_empty(), "{id:?} is parked with blocks");
+            assert!(sequence.next_rise.is_none(), "{id:?} rises while parked");
+            if let Some(at) = sequence.deadline.filter(|_| !sequence.admitted) {
+                deadlines += 1;
+                let listed = self.deadlines.contains(&(at, index));
+                assert!(listed, "{id:?} never expires");
             }
         }
         assert!(

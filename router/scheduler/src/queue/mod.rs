@@ -39,8 +39,10 @@ pub(crate) struct Queue {
     first: BTreeMap<(i32, u64), SequenceIndex>,
     /// When which sequence moves up.
     rises: BTreeSet<(Time, SequenceIndex)>,
-    /// Of those that never ran.
+    /// Of those that never ran, the parked ones too.
     deadlines: BTreeSet<(Time, SequenceIndex)>,
+    /// By arrival: they wait for their owner, not for a slot, and count nowhere else.
+    parked: BTreeMap<u64, SequenceIndex>,
     locality: Locality,
     drain: DrainRate,
     tokens: u64,
@@ -56,19 +58,31 @@ impl Queue {
             first: BTreeMap::new(),
             rises: BTreeSet::new(),
             deadlines: BTreeSet::new(),
+            parked: BTreeMap::new(),
             locality: Locality::default(),
             drain: DrainRate::default(),
             tokens: 0,
         }
     }
 
+    /// How many wait for a slot.
     pub(crate) fn len(&self) -> usize {
         self.by_arrival.len()
     }
 
-    /// Ids of all that waits.
+    /// How many stand aside.
+    pub(crate) fn parked_len(&self) -> usize {
+        self.parked.len()
+    }
+
+    /// Ids of all that waits for a slot.
     pub(crate) fn tokens(&self) -> u64 {
         self.tokens
+    }
+
+    /// Those that stand aside, in order of arrival.
+    pub(crate) fn parked(&self) -> impl Iterator<Item = SequenceIndex> {
+        self.parked.values().copied()
     }
 
     /// In order of arrival.
@@ -107,6 +121,17 @@ impl Queue {
         }
         sequence.next_rise = self.next_rise(sequence);
         self.rises.extend(sequence.next_rise.map(|at| (at, index)));
+        self.list_deadline(sequence, index);
+    }
+
+    /// Keeps a sequence that waits for its owner: only its deadline and its end find it.
+    pub(crate) fn park(&mut self, sequence: &Sequence, index: SequenceIndex) {
+        let before = self.parked.insert(sequence.rank.1, index);
+        assert!(before.is_none(), "two sequences of one arrival");
+        self.list_deadline(sequence, index);
+    }
+
+    fn list_deadline(&mut self, sequence: &Sequence, index: SequenceIndex) {
         if let Some(deadline) = sequence.deadline.filter(|_| !sequence.admitted) {
             self.deadlines.insert((deadline, index));
         }
@@ -114,6 +139,12 @@ impl Queue {
 
     pub(crate) fn remove(&mut self, sequence: &mut Sequence, index: SequenceIndex) {
         let (class, arrival) = sequence.rank;
+        if let Some(deadline) = sequence.deadline {
+            self.deadlines.remove(&(deadline, index));
+        }
+        if self.parked.remove(&arrival).is_some() {
+            return;
+        }
         self.tokens -= sequence.ids.len() as u64;
         let removed = self.by_arrival.remove(&arrival);
         assert!(removed == Some(index), "a waiting sequence is in the queue");
@@ -125,9 +156,6 @@ impl Queue {
         }
         if let Some(at) = sequence.next_rise.take() {
             self.rises.remove(&(at, index));
-        }
-        if let Some(deadline) = sequence.deadline {
-            self.deadlines.remove(&(deadline, index));
         }
     }
 

@@ -7,4 +7,5 @@
 
 mod cache;
 mod masks;
+mod pause;
 mod scene;

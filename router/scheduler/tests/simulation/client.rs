@@ -16,6 +16,7 @@ pub(crate) enum State {
 pub(crate) struct Client {
     pub(crate) request: SequenceRequest,
     pub(crate) state: State,
+    pub(crate) paused: bool,
     expected: Vec<TokenId>,
     reason: FinishReason,
     heard: Vec<TokenId>,
@@ -35,6 +36,7 @@ impl Client {
         Self {
             request,
             state: State::Open,
+            paused: false,
             expected,
             reason,
             heard: Vec::new(),
@@ -50,6 +52,11 @@ impl Client {
     /// Ids still to come at most, prompt included: the work a fresh start costs.
     pub(crate) fn work(&self) -> usize {
         self.request.prompt.len() + self.expected.len()
+    }
+
+    /// It is to end without anybody's doing.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.state == State::Open && !self.paused
     }
 
     /// Its deadline has passed.

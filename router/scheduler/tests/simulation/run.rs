@@ -43,6 +43,9 @@ pub(crate) struct Totals {
     masks: u64,
     called_off: u64,
     flushed: u64,
+    paused: u64,
+    resumed: u64,
+    cancelled_paused: u64,
 }
 
 impl Totals {
@@ -60,7 +63,7 @@ impl Totals {
         }
     }
 
-    fn fields(&mut self) -> [&mut u64; 22] {
+    fn fields(&mut self) -> [&mut u64; 25] {
         [
             &mut self.steps,
             &mut self.finished,
@@ -84,6 +87,9 @@ impl Totals {
             &mut self.masks,
             &mut self.called_off,
             &mut self.flushed,
+            &mut self.paused,
+            &mut self.resumed,
+            &mut self.cancelled_paused,
         ]
     }
 }
@@ -92,6 +98,8 @@ impl Totals {
 struct Chances {
     arrive: usize,
     cancel: usize,
+    pause: usize,
+    resume: usize,
     answer: usize,
     step_fault: usize,
     row_fault: usize,
@@ -174,6 +182,8 @@ impl World {
         let chances = Chances {
             arrive: random.between(5, 60),
             cancel: random.pick(&[0, 2, 10, 30]),
+            pause: random.pick(&[0, 0, 5, 30]),
+            resume: random.pick(&[0, 5, 30]),
             answer: random.between(10, 100),
             step_fault: if faulty {
                 random.pick(&[0, 3, 15, 40])
@@ -218,6 +228,12 @@ impl World {
         if self.random.percent(self.chances.cancel) {
             self.cancel_one();
         }
+        if self.random.percent(self.chances.pause) {
+            self.pause_one(true);
+        }
+        if self.random.percent(self.chances.resume) {
+            self.pause_one(false);
+        }
         if self.worker.is_none() {
             if self.random.percent(50) {
                 self.group_up();
@@ -245,30 +261,19 @@ impl World {
         }
     }
 
-    /// No faults and no arrivals: what is open ends within a bound.
+    /// No faults and no arrivals: what is open ends within a bound, the paused ones once they are resumed.
     fn calm(&mut self) {
         if self.worker.is_none() {
             self.group_up();
         }
-        let open = self
-            .clients
-            .values()
-            .filter(|client| client.state == State::Open);
-        let work: usize = open.map(Client::work).sum();
-        let mut bound = 50 + 6 * work;
-        while !self.scheduler.is_idle() {
-            assert!(bound > 0, "no end after a bound of {work} tokens of work");
-            bound -= 1;
-            self.now.0 += Duration::from_micros(self.random.next() % 1000);
-            self.plan();
-            let in_flight = self.worker.as_ref().unwrap().steps_in_flight();
-            assert!(
-                in_flight > 0,
-                "work waits and nothing is planned: {:?}",
-                self.scheduler
-            );
-            self.answer(Fault::None);
+        self.run_out();
+        let paused: Vec<SequenceId> = self.paused();
+        for id in paused {
+            self.set_paused(id, false);
         }
+        self.run_out();
+        self.forget_slots();
+        assert!(self.scheduler.is_idle(), "{:?}", self.scheduler);
         for client in self.clients.values() {
             assert_ne!(
                 client.state,
@@ -292,6 +297,28 @@ impl World {
         self.totals.deferrals += stats.deferrals;
         self.totals.expired += stats.deadlines_exceeded;
         self.retire_worker();
+    }
+
+    fn run_out(&mut self) {
+        let open = self.clients.values().filter(|client| client.goes_on());
+        let work: usize = open.map(Client::work).sum();
+        let mut bound = 50 + 6 * work;
+        while self.clients.values().any(Client::goes_on) {
+            assert!(bound > 0, "no end after a bound of {work} tokens of work");
+            bound -= 1;
+            self.now.0 += Duration::from_micros(self.random.next() % 1000);
+            self.plan();
+            self.answer(Fault::None);
+        }
+    }
+
+    /// What is still to be answered, then what the workers have to forget.
+    fn forget_slots(&mut self) {
+        self.plan();
+        while self.worker.as_ref().unwrap().steps_in_flight() > 0 {
+            self.answer(Fault::None);
+            self.plan();
+        }
     }
 
     fn group_up(&mut self) {
@@ -386,9 +413,10 @@ impl World {
         match self.scheduler.submit(self.now, request.clone()) {
             Ok(()) => {
                 assert!(needed <= u64::from(self.scheduler.max_total_tokens()));
-                assert!(
-                    self.scheduler.stats().waiting <= self.config.max_waiting_sequences.max(8 + 1)
-                );
+                // Those that come back wait beyond the bound.
+                let most = self.config.max_waiting_sequences.max(8 + 1);
+                let resumed = usize::try_from(self.totals.resumed).unwrap();
+                assert!(self.scheduler.stats().waiting <= most + resumed);
                 let again = self.scheduler.submit(self.now, request.clone());
                 assert_eq!(again, Err(SubmitError::Duplicate(id)));
                 self.watch.submitted(self.now, request.clone());
@@ -428,7 +456,9 @@ impl World {
             "a second cancel does nothing"
         );
         let after = self.scheduler.stats();
-        if after.waiting < before.waiting {
+        if after.paused < before.paused {
+            self.totals.cancelled_paused += 1;
+        } else if after.waiting < before.waiting {
             self.totals.cancelled_waiting += 1;
         } else if after.running == before.running {
             let client = &self.clients[&id];
@@ -459,6 +489,46 @@ impl World {
         self.audit();
     }
 
+    fn paused(&self) -> Vec<SequenceId> {
+        let paused = |(&id, client): (&SequenceId, &Client)| {
+            let paused = client.state == State::Open && client.paused;
+            paused.then_some(id)
+        };
+        self.clients.iter().filter_map(paused).collect()
+    }
+
+    /// Pauses or resumes one that is open, now and then one that is paused or goes on already.
+    fn pause_one(&mut self, paused: bool) {
+        let fits = |client: &&Client| client.state == State::Open;
+        let open = self.clients.values().filter(fits);
+        let different = open.filter(|client| client.paused != paused);
+        let different: Vec<SequenceId> = different.map(|client| client.request.id).collect();
+        let Some(last) = different.len().checked_sub(1) else {
+            return;
+        };
+        let id = different[self.random.between(0, last)];
+        self.set_paused(id, paused);
+        if self.random.percent(20) {
+            self.set_paused(id, paused);
+        }
+    }
+
+    fn set_paused(&mut self, id: SequenceId, paused: bool) {
+        let known = if paused {
+            self.totals.paused += 1;
+            self.watch.paused(self.now, id);
+            self.scheduler.pause(self.now, id)
+        } else {
+            self.totals.resumed += 1;
+            self.watch.resumed(self.now, id);
+            self.scheduler.resume(self.now, id)
+        };
+        let client = self.clients.get_mut(&id).unwrap();
+        assert!(known || client.failed_alone || client.is_late(self.now));
+        client.paused = paused;
+        self.audit();
+    }
+
     fn plan(&mut self) {
         let max = self.config.max_steps_in_flight as usize;
         self.watch.drop_late(self.now);
@@ -479,7 +549,8 @@ impl World {
             worker.send(plan);
             self.scheduler.audit();
         }
-        let stuck = worker.steps_in_flight() == 0 && !self.scheduler.is_idle();
+        let work = self.clients.values().any(Client::goes_on);
+        let stuck = worker.steps_in_flight() == 0 && work;
         assert!(
             !stuck,
             "work and capacity exist, and nothing is planned: {:?}",

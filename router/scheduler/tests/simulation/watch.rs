@@ -1,6 +1,6 @@
 //! Who waits and who runs, from the plans alone, and what the queue's rules forbid.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use headrace_scheduler::{
@@ -15,6 +15,7 @@ struct Waiting {
     /// Submitted, if it had never run.
     waits_since: Time,
     admitted: bool,
+    paused_since: Option<Time>,
 }
 
 struct Running {
@@ -35,6 +36,7 @@ pub(crate) struct Watch {
     faulty: bool,
     waiting: BTreeMap<SequenceId, Waiting>,
     running: BTreeMap<Slot, Running>,
+    paused: BTreeSet<SequenceId>,
 }
 
 impl Watch {
@@ -44,6 +46,7 @@ impl Watch {
             faulty,
             waiting: BTreeMap::new(),
             running: BTreeMap::new(),
+            paused: BTreeSet::new(),
         }
     }
 
@@ -54,8 +57,28 @@ impl Watch {
             returned: false,
             waits_since: now,
             admitted: false,
+            paused_since: None,
         };
         self.waiting.insert(waiting.request.id, waiting);
+    }
+
+    pub(crate) fn paused(&mut self, now: Time, id: SequenceId) {
+        if self.paused.insert(id)
+            && let Some(waiting) = self.waiting.get_mut(&id)
+        {
+            waiting.paused_since = Some(now);
+        }
+    }
+
+    /// The time aside does not count, and being passed begins anew.
+    pub(crate) fn resumed(&mut self, now: Time, id: SequenceId) {
+        self.paused.remove(&id);
+        if let Some(waiting) = self.waiting.get_mut(&id)
+            && let Some(since) = waiting.paused_since.take()
+        {
+            waiting.waits_since.0 += now.0.saturating_sub(since.0);
+            waiting.first_passed = None;
+        }
     }
 
     /// Cancelled, finished or failed.
@@ -92,6 +115,7 @@ impl Watch {
             waiting.returned = true;
             waiting.first_passed = None;
             waiting.waits_since = Time(now.0.saturating_sub(running.waited));
+            waiting.paused_since = self.paused.contains(&waiting.request.id).then_some(now);
             self.waiting.insert(waiting.request.id, waiting);
         }
     }
@@ -104,6 +128,7 @@ impl Watch {
         for new in &plan.new_sequences {
             let id = SequenceId(u64::from(new.sampling.suppressed_token_ids[0]));
             let mut waiting = self.waiting.remove(&id).expect("who enters has waited");
+            assert!(!self.paused.contains(&id), "{id:?} is paused and enters");
             if !self.faulty {
                 self.check_passing(now, &waiting);
                 self.check_overdue(now, &waiting);
@@ -119,6 +144,10 @@ impl Watch {
                 flushed: false,
             };
             self.running.insert(new.slot, running);
+        }
+        for row in &plan.rows {
+            let id = self.running[&row.slot].waiting.request.id;
+            assert!(!self.paused.contains(&id), "{id:?} is paused and has a row");
         }
     }
 
@@ -140,7 +169,8 @@ impl Watch {
         }
         let tenant = entering.request.tenant;
         let rank = (entering.request.priority, entering.request.id);
-        for waiting in self.waiting.values_mut() {
+        let passable = |waiting: &&mut Waiting| waiting.paused_since.is_none();
+        for waiting in self.waiting.values_mut().filter(passable) {
             let id = waiting.request.id;
             let before = (waiting.request.priority, id) < rank;
             let class = waiting.request.priority == entering.request.priority;
@@ -164,7 +194,8 @@ impl Watch {
         let Some(age) = self.config.policy.overdue_age else {
             return;
         };
-        for waiting in self.waiting.values() {
+        let passable = |waiting: &&Waiting| waiting.paused_since.is_none();
+        for waiting in self.waiting.values().filter(passable) {
             let id = waiting.request.id;
             let overdue = now.0.saturating_sub(waiting.waits_since.0) >= age;
             assert!(
@@ -189,6 +220,7 @@ impl Watch {
         for running in self.running.values() {
             let same = !running.over
                 && !running.flushed
+                && !self.paused.contains(&running.waiting.request.id)
                 && running.waiting.request.namespace == entering.request.namespace
                 && running.answered / block_size == cached
                 && running.ids.len() >= end
