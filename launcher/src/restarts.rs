@@ -1,10 +1,10 @@
-//! When a group that died is started again, and when that is given up.
+//! When a group or a router that died is started again, and when that is given up.
 
 use std::time::{Duration, Instant};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// Up for this long, a group is sound whatever came before.
+/// Up for this long, it is sound whatever came before.
 const SOUND_AFTER: Duration = Duration::from_mins(10);
 
 /// Counts restarts without a completed step or ten minutes of being up between them.
@@ -36,12 +36,12 @@ impl RestartPolicy {
         }
     }
 
-    /// All ranks listen.
-    pub(crate) fn group_up(&mut self, now: Instant) {
+    /// All ranks listen; the router serves requests.
+    pub(crate) fn came_up(&mut self, now: Instant) {
         self.up_since = Some(now);
     }
 
-    /// The group did its work once.
+    /// The group did its work once. For a router that is no proof: the request that ended it may come again.
     pub(crate) fn step_completed(&mut self) {
         self.in_a_row = 0;
     }
@@ -51,8 +51,8 @@ impl RestartPolicy {
         self.is_isolating = is_on;
     }
 
-    /// The group is gone.
-    pub(crate) fn group_down(&mut self, now: Instant) -> AfterDeath {
+    /// It is gone.
+    pub(crate) fn went_down(&mut self, now: Instant) -> AfterDeath {
         if self
             .up_since
             .take()
@@ -82,11 +82,11 @@ mod tests {
         let mut policy = RestartPolicy::new(1);
         policy.isolate(true);
         for _ in 0..5 {
-            assert_eq!(policy.group_down(now), AfterDeath::Restart(FIRST_PAUSE));
+            assert_eq!(policy.went_down(now), AfterDeath::Restart(FIRST_PAUSE));
         }
         policy.isolate(false);
-        assert_eq!(policy.group_down(now), AfterDeath::Restart(FIRST_PAUSE));
-        assert_eq!(policy.group_down(now), AfterDeath::GiveUp);
+        assert_eq!(policy.went_down(now), AfterDeath::Restart(FIRST_PAUSE));
+        assert_eq!(policy.went_down(now), AfterDeath::GiveUp);
     }
 
     #[test]
@@ -94,7 +94,7 @@ mod tests {
         let now = Instant::now();
         let mut policy = RestartPolicy::new(9);
         let pauses: Vec<u128> = (0..9)
-            .map(|_| match policy.group_down(now) {
+            .map(|_| match policy.went_down(now) {
                 AfterDeath::Restart(pause) => pause.as_millis(),
                 AfterDeath::GiveUp => 0,
             })
@@ -103,7 +103,7 @@ mod tests {
             pauses,
             [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000, 30_000]
         );
-        assert_eq!(policy.group_down(now), AfterDeath::GiveUp);
+        assert_eq!(policy.went_down(now), AfterDeath::GiveUp);
     }
 
     #[test]
@@ -111,13 +111,13 @@ mod tests {
         let now = Instant::now();
         let first = AfterDeath::Restart(FIRST_PAUSE);
         let mut policy = RestartPolicy::new(1);
-        assert_eq!(policy.group_down(now), first);
+        assert_eq!(policy.went_down(now), first);
         policy.step_completed();
-        assert_eq!(policy.group_down(now), first);
-        policy.group_up(now);
-        assert_eq!(policy.group_down(now + SOUND_AFTER), first);
-        policy.group_up(now);
-        assert_eq!(policy.group_down(now + SOUND_AFTER / 2), AfterDeath::GiveUp);
-        assert_eq!(RestartPolicy::new(0).group_down(now), AfterDeath::GiveUp);
+        assert_eq!(policy.went_down(now), first);
+        policy.came_up(now);
+        assert_eq!(policy.went_down(now + SOUND_AFTER), first);
+        policy.came_up(now);
+        assert_eq!(policy.went_down(now + SOUND_AFTER / 2), AfterDeath::GiveUp);
+        assert_eq!(RestartPolicy::new(0).went_down(now), AfterDeath::GiveUp);
     }
 }

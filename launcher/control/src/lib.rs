@@ -53,7 +53,7 @@ pub enum ToLauncher {
         /// `127.0.0.1:3000`.
         address: String,
     },
-    /// The first group answered `Prepare`: requests are served.
+    /// A group answered `Prepare`: requests are served, or served again.
     Ready {
         /// For the closing lines on the terminal.
         summary: ReadySummary,
@@ -88,7 +88,8 @@ pub enum ToLauncher {
     Failed {
         /// One line that names the file, key, flag or port.
         cause: String,
-        /// `true`: the launcher ends with this line and does not restart.
+        /// `true`: the launcher ends with this line and does not restart. `false`: the router ends now, and the launcher
+        /// starts the next one.
         is_final: bool,
     },
     /// An operator asked for a drain over HTTP. The launcher does as on SIGTERM: it answers with [`ToRouter::Drain`].

@@ -24,8 +24,8 @@ pub(crate) struct WorkerFlags {
     #[arg(long, env)]
     pub(crate) compute_threads: Option<u32>,
 
-    /// Restarts of the workers in a row without a completed step or ten minutes of being up between them. 0: the first
-    /// death of a worker ends everything, as in TGI.
+    /// Restarts of the workers in a row without a completed step or ten minutes of being up between them; and, counted
+    /// apart, of the router without ten minutes of being ready. 0: the first death ends everything, as in TGI.
     #[arg(long, env, default_value_t = 5)]
     pub(crate) max_restarts: u32,
 

@@ -26,15 +26,15 @@ impl ControlLink {
         Ok((Self { stream: ours }, theirs))
     }
 
-    /// A thread that turns the router's lines into events.
-    pub(crate) fn listen(&self, events: Sender<Event>) -> std::io::Result<()> {
+    /// A thread that turns the lines of the router's `start`th start into events.
+    pub(crate) fn listen(&self, start: u32, events: Sender<Event>) -> std::io::Result<()> {
         let reader = BufReader::new(self.stream.try_clone()?);
         std::thread::Builder::new()
             .name("control".into())
             .spawn(move || {
-                let cause = read_messages(reader, &events);
+                let cause = read_messages(reader, start, &events);
                 // The main thread may be gone already.
-                drop(events.send(Event::RouterSilent(cause)));
+                drop(events.send(Event::RouterSilent(start, cause)));
             })?;
         Ok(())
     }
@@ -47,7 +47,7 @@ impl ControlLink {
     }
 }
 
-fn read_messages(reader: impl BufRead, events: &Sender<Event>) -> String {
+fn read_messages(reader: impl BufRead, start: u32, events: &Sender<Event>) -> String {
     for line in reader.lines() {
         let message = match line {
             Ok(line) => serde_json::from_str::<ToLauncher>(&line),
@@ -55,7 +55,7 @@ fn read_messages(reader: impl BufRead, events: &Sender<Event>) -> String {
         };
         match message {
             Ok(message) => {
-                if events.send(Event::Router(message)).is_err() {
+                if events.send(Event::Router(start, message)).is_err() {
                     return "the launcher ends".to_owned();
                 }
             }

@@ -21,10 +21,10 @@ pub(crate) enum Event {
     Stop(i32),
     /// SIGCHLD: someone may have ended.
     ChildEnded,
-    /// A message of the router.
-    Router(ToLauncher),
-    /// The router closed the control socket, or wrote nonsense.
-    RouterSilent(String),
+    /// A message of the router. The number says which start of it.
+    Router(u32, ToLauncher),
+    /// That router closed the control socket, or wrote nonsense.
+    RouterSilent(u32, String),
     /// A line of the downloader.
     Download(DownloadLine),
 }

@@ -34,9 +34,13 @@ impl Supervisor {
         if self.drain_deadline.is_some() {
             return Ok(());
         }
-        if !self.was_ready {
-            // Nothing was ever admitted.
-            self.log.info("stopping before it was ready");
+        if !self.router.is_ready {
+            // Nothing was admitted, by a router that comes back neither.
+            self.log.info(if self.was_ready {
+                "stopping before the router is back"
+            } else {
+                "stopping before it was ready"
+            });
             return Err(End::Drained);
         }
         let grace_seconds = self.settings.grace_seconds;

@@ -30,6 +30,10 @@ pub(super) struct Worker {
 #[derive(Debug)]
 pub(super) struct Ranks {
     pub(super) workers: Vec<Worker>,
+    /// The epoch in the names of their files.
+    start_epoch: u64,
+    /// A router had their addresses in the present epoch.
+    was_announced: bool,
     /// Its end tells the workers that the launcher is gone.
     _lifeline: PipeWriter,
 }
@@ -41,8 +45,12 @@ pub(super) enum GroupState {
     None,
     /// Processes run, not all of them listen.
     Starting { ranks: Ranks, deadline: Instant },
-    /// The router has their addresses.
-    Up { ranks: Ranks },
+    /// They listen.
+    Up {
+        ranks: Ranks,
+        /// The router has their addresses.
+        is_announced: bool,
+    },
     /// One is dead or was condemned; the others are being stopped.
     Stopping {
         ranks: Ranks,
@@ -56,9 +64,9 @@ impl GroupState {
     /// The processes that still run.
     pub(super) fn workers(&self) -> &[Worker] {
         match self {
-            Self::Starting { ranks, .. } | Self::Up { ranks } | Self::Stopping { ranks, .. } => {
-                &ranks.workers
-            }
+            Self::Starting { ranks, .. }
+            | Self::Up { ranks, .. }
+            | Self::Stopping { ranks, .. } => &ranks.workers,
             Self::None | Self::Pausing { .. } => &[],
         }
     }
@@ -66,7 +74,9 @@ impl GroupState {
     /// Takes out the one that ended.
     pub(super) fn remove(&mut self, pid: Pid) -> Option<Worker> {
         match self {
-            Self::Starting { ranks, .. } | Self::Up { ranks } | Self::Stopping { ranks, .. } => {
+            Self::Starting { ranks, .. }
+            | Self::Up { ranks, .. }
+            | Self::Stopping { ranks, .. } => {
                 let place = ranks
                     .workers
                     .iter()
@@ -136,6 +146,8 @@ impl Supervisor {
         keep_from_children(&their_end)?;
         Ok(Ranks {
             workers,
+            start_epoch: self.epoch,
+            was_announced: false,
             _lifeline: lifeline,
         })
     }
@@ -190,24 +202,11 @@ impl Supervisor {
     /// Stops what is left of the group, and tells the router unless this is the end.
     pub(super) fn group_failed(&mut self, cause: &str) -> Result<(), End> {
         self.condemned = None;
-        let state = std::mem::replace(&mut self.group, GroupState::None);
-        let ranks = match state {
-            GroupState::Starting { ranks, .. } | GroupState::Up { ranks } => ranks,
-            other => {
-                // Already on its way down.
-                self.group = other;
-                return Ok(());
-            }
-        };
-        self.log.error(cause);
-        for worker in &ranks.workers {
-            worker.child.signal(Signal::SIGTERM);
+        if !self.stop_ranks() {
+            return Ok(());
         }
-        self.group = GroupState::Stopping {
-            ranks,
-            kill_at: Some(Instant::now() + STOP_GRACE),
-        };
-        let after = self.restarts.group_down(Instant::now());
+        self.log.error(cause);
+        let after = self.restarts.went_down(Instant::now());
         let is_final = after == AfterDeath::GiveUp;
         self.tell_router(&ToRouter::GroupDown {
             group: GROUP,
@@ -216,9 +215,7 @@ impl Supervisor {
         });
         match after {
             AfterDeath::GiveUp => {
-                let most = self.settings.workers.max_restarts;
-                let line =
-                    format!("{cause}; the limit of restarts is spent (--max-restarts {most})");
+                let line = restart_limit(cause, self.settings.workers.max_restarts);
                 Err(End::FailedAfterNotice(Failure::new(line)))
             }
             AfterDeath::Restart(pause) => {
@@ -230,6 +227,46 @@ impl Supervisor {
                 Ok(())
             }
         }
+    }
+
+    /// The router is gone, and its streams to the workers with it. A single rank keeps its weights and waits for the next
+    /// one. Of several, one may sit in a collective that another never entered: they start again, and that is not
+    /// counted against them.
+    pub(super) fn group_lost_router(&mut self, now: Instant) {
+        let is_single = self.plan.num_ranks == 1;
+        match &mut self.group {
+            GroupState::Up { is_announced, .. } if is_single => *is_announced = false,
+            GroupState::Up {
+                is_announced: true, ..
+            } => {
+                self.condemned = None;
+                self.stop_ranks();
+                self.next_start = now;
+                self.log.info("the workers start again with the router");
+            }
+            // Those that nobody talked to yet do not miss it.
+            _ => {}
+        }
+    }
+
+    /// Asks the ranks that run to end; `false` when they are on their way down already.
+    fn stop_ranks(&mut self) -> bool {
+        let state = std::mem::replace(&mut self.group, GroupState::None);
+        let ranks = match state {
+            GroupState::Starting { ranks, .. } | GroupState::Up { ranks, .. } => ranks,
+            other => {
+                self.group = other;
+                return false;
+            }
+        };
+        for worker in &ranks.workers {
+            worker.child.signal(Signal::SIGTERM);
+        }
+        self.group = GroupState::Stopping {
+            ranks,
+            kill_at: Some(Instant::now() + STOP_GRACE),
+        };
+        true
     }
 
     /// What is due for the group now.
@@ -251,7 +288,8 @@ impl Supervisor {
                 }
             }
             GroupState::Stopping { ranks, .. } if ranks.workers.is_empty() => {
-                self.remove_sockets();
+                let start_epoch = ranks.start_epoch;
+                self.remove_sockets(start_epoch);
                 self.group = GroupState::Pausing {
                     until: self.next_start,
                 };
@@ -265,25 +303,51 @@ impl Supervisor {
                 }
             }
             GroupState::Pausing { until } if now >= *until => return self.start_group(),
+            GroupState::Up {
+                is_announced: false,
+                ..
+            } => self.announce_group(),
             GroupState::Pausing { .. } | GroupState::Up { .. } | GroupState::None => {}
         }
         Ok(())
     }
 
-    /// Hands the addresses to the router.
+    /// All ranks listen.
     fn group_listens(&mut self, now: Instant) {
-        let GroupState::Starting { ranks, .. } =
-            std::mem::replace(&mut self.group, GroupState::None)
+        let state = std::mem::replace(&mut self.group, GroupState::None);
+        self.group = match state {
+            GroupState::Starting { ranks, .. } => GroupState::Up {
+                ranks,
+                is_announced: false,
+            },
+            other => other,
+        };
+        self.restarts.came_up(now);
+        self.announce_group();
+    }
+
+    /// Hands the addresses to the router, once it knows the model.
+    fn announce_group(&mut self) {
+        let GroupState::Up {
+            ranks,
+            is_announced: is_announced @ false,
+        } = &mut self.group
         else {
             return;
         };
+        if !self.router.knows_model {
+            return;
+        }
+        *is_announced = true;
+        if std::mem::replace(&mut ranks.was_announced, true) {
+            // The router before had the last one.
+            self.epoch += 1;
+        }
         let addresses = ranks
             .workers
             .iter()
-            .map(|worker| format!("unix://{}", worker.socket.display()));
-        let addresses = addresses.collect();
-        self.group = GroupState::Up { ranks };
-        self.restarts.group_up(now);
+            .map(|worker| format!("unix://{}", worker.socket.display()))
+            .collect();
         let message = ToRouter::GroupUp {
             group: GROUP,
             epoch: self.epoch,
@@ -293,13 +357,18 @@ impl Supervisor {
     }
 
     /// A killed worker leaves its socket and meeting point.
-    fn remove_sockets(&self) {
+    fn remove_sockets(&self, start_epoch: u64) {
         for rank in 0..self.plan.num_ranks {
             // Gone already, most of the time.
-            let _ = std::fs::remove_file(self.run_dir.socket(rank, self.epoch));
+            let _ = std::fs::remove_file(self.run_dir.socket(rank, start_epoch));
         }
-        let _ = std::fs::remove_file(self.run_dir.rendezvous(self.epoch));
+        let _ = std::fs::remove_file(self.run_dir.rendezvous(start_epoch));
     }
+}
+
+/// Why it ends when another restart would be one too many.
+pub(super) fn restart_limit(cause: &str, most: u32) -> String {
+    format!("{cause}; the limit of restarts is spent (--max-restarts {most})")
 }
 
 /// `1 worker`, `2 workers`.

@@ -1,4 +1,4 @@
-//! The life of one run: router first, then the model, then the workers; restarts; the end.
+//! The life of one run: router first, then the model, then the workers; restarts of either; the end.
 //!
 //! One thread owns all processes. It waits for events (signals, messages of the router, ends of children) and for the
 //! next deadline, and it leaves no process, socket or file behind, whichever way it ends.
@@ -9,13 +9,15 @@ mod model_source;
 mod plan;
 mod ready;
 mod router;
+mod router_life;
 
 use crate::failure::Failure;
 use crate::log::Log;
 use crate::processes::{ControlLink, Ending, Event, RunDir, raise_file_limit, reap, watch_signals};
+use crate::restarts::RestartPolicy;
 use crate::settings::Settings;
 use group::GroupState;
-use headrace_control::{ModelDocument, Progress, ToLauncher, ToRouter};
+use headrace_control::{ModelDocument, ToRouter};
 use model_source::ModelSource;
 use nix::unistd::Pid;
 use plan::Plan;
@@ -61,7 +63,8 @@ struct Supervisor {
     group: GroupState,
     /// Grows with every start of the group.
     epoch: u64,
-    restarts: crate::restarts::RestartPolicy,
+    restarts: RestartPolicy,
+    router_restarts: RestartPolicy,
     /// When a group that failed starts again.
     next_start: Instant,
     /// Requests are served, or were.
@@ -107,8 +110,8 @@ pub(crate) fn run(mut settings: Settings, log: &Log) -> Result<u8, Failure> {
     }
     let run_dir =
         RunDir::create().map_err(|error| Failure::new(format!("no private directory: {error}")))?;
-    let router = Router::start(&settings.router, log, &sender)?;
-    let restarts = crate::restarts::RestartPolicy::new(settings.workers.max_restarts);
+    let router = Router::start(1, &settings.router, log, &sender)?;
+    let most_restarts = settings.workers.max_restarts;
     let supervisor = Supervisor {
         settings,
         log: log.clone(),
@@ -122,7 +125,8 @@ pub(crate) fn run(mut settings: Settings, log: &Log) -> Result<u8, Failure> {
         document,
         group: GroupState::None,
         epoch: 0,
-        restarts,
+        restarts: RestartPolicy::new(most_restarts),
+        router_restarts: RestartPolicy::new(most_restarts),
         next_start: Instant::now(),
         was_ready: false,
         was_signalled: false,
@@ -161,8 +165,14 @@ impl Supervisor {
                 }
                 Ok(())
             }
-            Event::Router(message) => self.router_says(message),
-            Event::RouterSilent(cause) => {
+            // What an earlier router said last comes late.
+            Event::Router(start, _) | Event::RouterSilent(start, _)
+                if start != self.router.start_number() =>
+            {
+                Ok(())
+            }
+            Event::Router(_, message) => self.router_says(message),
+            Event::RouterSilent(_, cause) => {
                 self.router.silent(cause);
                 Ok(())
             }
@@ -182,83 +192,9 @@ impl Supervisor {
         self.worker_ended(pid, ending)
     }
 
-    fn router_says(&mut self, message: ToLauncher) -> Result<(), End> {
-        match message {
-            ToLauncher::Listening { address } => {
-                self.log
-                    .info(&format!("listening on {address}, not ready yet"));
-                self.router.listens_on(address);
-                self.find_model()
-            }
-            ToLauncher::Ready { summary } => {
-                self.log.end_progress();
-                self.announce_ready(&summary);
-                self.was_ready = true;
-                Ok(())
-            }
-            ToLauncher::Progress(progress) => {
-                let Progress {
-                    stage,
-                    done,
-                    total,
-                    unit,
-                } = progress;
-                self.log.progress(&stage, done, total, &unit);
-                Ok(())
-            }
-            ToLauncher::StepCompleted {
-                group: GROUP,
-                epoch,
-            } if epoch == self.epoch => {
-                self.restarts.step_completed();
-                Ok(())
-            }
-            ToLauncher::Isolation { suspects, .. } => {
-                self.restarts.isolate(suspects > 0);
-                Ok(())
-            }
-            ToLauncher::KillGroup {
-                group: GROUP,
-                epoch,
-                reason,
-            } if epoch == self.epoch => {
-                let until = Instant::now() + REAP_GRACE;
-                self.condemned.get_or_insert((reason, until));
-                Ok(())
-            }
-            // Of a start that is over.
-            ToLauncher::StepCompleted { .. } | ToLauncher::KillGroup { .. } => Ok(()),
-            ToLauncher::Failed {
-                cause,
-                is_final: true,
-            } => Err(End::Failed(Failure::new(cause))),
-            ToLauncher::Failed {
-                cause,
-                is_final: false,
-            } => {
-                self.log.error(&cause);
-                Ok(())
-            }
-            ToLauncher::DrainRequested => {
-                self.log.info("a drain was asked for over HTTP");
-                self.begin_drain()
-            }
-            ToLauncher::Drained => {
-                self.log.debug("the router has drained");
-                self.has_drained = true;
-                Ok(())
-            }
-        }
-    }
-
     /// What is due now. `Err` ends the run.
     fn tick(&mut self, now: Instant) -> Result<(), End> {
-        if let Some(cause) = self.router.gone(now) {
-            return Err(match self.drain_deadline {
-                Some(_) if self.router.ended_well() => End::Drained,
-                _ => End::Failed(Failure::new(cause)),
-            });
-        }
+        self.router_due(now)?;
         self.drain_due(now)?;
         if let Some((reason, _)) = self.condemned.take_if(|(_, until)| now >= *until) {
             self.group_failed(&reason)?;
@@ -281,6 +217,10 @@ impl Supervisor {
 
     /// A router that does not take the message is found out by its end or its silence.
     fn tell_router(&mut self, message: &ToRouter) {
+        if !self.router.is_running() {
+            // The next one is told all it needs.
+            return;
+        }
         if let Err(error) = self.control().send(message) {
             self.router
                 .silent(format!("the router takes no messages: {error}"));

@@ -21,10 +21,20 @@ const FORWARD_INTERVAL: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(super) struct ModelSource {
     place: Place,
+    pub(super) search: Search,
     download: Option<Download>,
     /// Bytes there and expected of each file; several come at once.
     files: BTreeMap<String, (u64, u64)>,
     last_forward: Option<Instant>,
+}
+
+/// It begins once, however many routers there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Search {
+    NotBegun,
+    Begun,
+    /// The document is in the run directory, and the workers were started.
+    Over,
 }
 
 /// A running downloader.
@@ -41,6 +51,7 @@ impl ModelSource {
     pub(super) fn locate(settings: &ModelSettings) -> Result<Self, Failure> {
         Ok(Self {
             place: locate(&settings.model_id)?,
+            search: Search::NotBegun,
             download: None,
             files: BTreeMap::new(),
             last_forward: None,
@@ -88,6 +99,7 @@ impl ModelSource {
 impl Supervisor {
     /// Goes on to the workers, or to the hub first.
     pub(super) fn find_model(&mut self) -> Result<(), End> {
+        self.source.search = Search::Begun;
         if self.document.is_some() {
             return self.model_found();
         }
@@ -223,15 +235,13 @@ impl Supervisor {
 
     /// Tells the router and starts the workers.
     fn model_found(&mut self) -> Result<(), End> {
-        let Some(document) = self.document.clone() else {
-            return Ok(());
-        };
         let path = self.run_dir.document();
-        serde_json::to_vec(&document)
+        serde_json::to_vec(&self.document)
             .map_err(std::io::Error::other)
             .and_then(|text| std::fs::write(&path, text))
             .map_err(|error| failed(format!("{}: {error}", path.display())))?;
-        self.tell_router(&ToRouter::Model(Box::new(document)));
+        self.source.search = Search::Over;
+        self.give_model();
         self.start_group()
     }
 }

@@ -21,7 +21,11 @@ impl Supervisor {
             device,
         } = summary;
         if self.was_ready {
-            self.log.info("the workers are up again");
+            self.log.info(&if self.router.is_ready {
+                "the workers are up again".to_owned()
+            } else {
+                format!("{model} is served on {url} again")
+            });
             return;
         }
         self.log.info(&format!(

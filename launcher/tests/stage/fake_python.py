@@ -2,7 +2,7 @@
 """Stands in for the workers' Python: a worker that only listens, a downloader, a short answer.
 
 FAKE_WORKER: serve (default), refuse (ends with an error), die (listens, then ends with code 3).
-FAKE_DOWNLOAD: the folder to answer with; `fail`; `hang`. FAKE_DEMO: where the demo model is.
+FAKE_DOWNLOAD: the folder to answer with; `fail`; `hang`. FAKE_DOWNLOAD_WAITS: until the file `go` is there. FAKE_DEMO: where the demo model is.
 """
 
 import json
@@ -62,6 +62,8 @@ def download(flags):
     print(json.dumps(line), flush=True)
     if mode == "hang":
         time.sleep(600)
+    while os.environ.get("FAKE_DOWNLOAD_WAITS") and not os.path.exists(f"{stage}/go"):
+        time.sleep(0.01)
     answer = {"path": mode, "revision": flags.get("--revision", "abc"), "pipeline_tag": "tag"}
     print(json.dumps(answer), flush=True)
 

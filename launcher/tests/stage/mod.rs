@@ -165,6 +165,18 @@ impl Stage {
     }
 }
 
+/// Flags that serve the stage's own model.
+pub(crate) fn model_flags<'a>(
+    stage: &Stage,
+    store: &'a mut String,
+    more: &[&'a str],
+) -> Vec<&'a str> {
+    stage.model().to_str().unwrap().clone_into(store);
+    let mut flags = vec!["--model-id", store.as_str()];
+    flags.extend(more);
+    flags
+}
+
 fn is_alive(pid: Pid) -> bool {
     // A zombie has ended.
     std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"))
@@ -196,6 +208,15 @@ impl Running<'_> {
                 "no {what} ({ended:?}): {}",
                 self.output()
             );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Until `seen` or the launcher's end, or the test fails.
+    pub(crate) fn wait_until_or_end(&mut self, seen: impl Fn(&Stage) -> bool) {
+        let started = Instant::now();
+        while !seen(self.stage) && self.child.try_wait().unwrap().is_none() {
+            assert!(started.elapsed() < PATIENCE, "{}", self.output());
             std::thread::sleep(Duration::from_millis(10));
         }
     }

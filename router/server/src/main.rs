@@ -80,14 +80,18 @@ async fn run(mut messages: mpsc::UnboundedReceiver<ToRouter>, link: LauncherLink
             let cause = format!("{error:#}");
             // The launcher's last line; here it would be told twice.
             tracing::debug!("{cause}");
-            link.send(ToLauncher::Failed {
-                cause,
-                is_final: true,
-            });
+            // A bug may not be met again by the next process; a port or a file would be.
+            let is_final = !error.is::<EnginePanic>();
+            link.send(ToLauncher::Failed { cause, is_final });
             ExitCode::FAILURE
         }
     }
 }
+
+/// The engine's thread panicked; with it is gone what this process is for.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct EnginePanic(String);
 
 async fn serve(
     config: RouterConfig,
@@ -127,7 +131,7 @@ async fn serve(
         tokio::spawn(listen::serve(listener, app, until_stopped(stopped)));
     }
 
-    let end = engine.ended().await.map_err(|panic| anyhow!(panic))?;
+    let end = engine.ended().await.map_err(EnginePanic)?;
     if end == EngineEnd::Drained {
         stop.send_replace(true);
         shutdown::finish_responses(server).await;
