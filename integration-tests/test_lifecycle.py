@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from conftest import BIN, Server, StartServer, children_of, free_port, wait_ready
+from conftest import BIN, Server, StartServer, children_of, free_port, output_ids, wait_ready
 
 
 def test_sigterm_lets_streams_finish_and_leaves_nothing(start_server: StartServer) -> None:
@@ -123,6 +123,59 @@ def test_broken_gguf_is_named(tmp_path: Path) -> None:
     assert "broken.gguf" in ended.stderr
 
 
+def router_of(server: Server) -> int:
+    return next(pid for pid in children_of(server.process.pid) if pid not in server.workers())
+
+
+def test_a_killed_router_comes_back_on_its_port_and_the_worker_stays(
+    start_server: StartServer,
+) -> None:
+    server = start_server()
+    before = server.generate("The capital of France is", max_new_tokens=16)
+    router, workers = router_of(server), server.workers()
+
+    def ask(number: int) -> str:
+        try:
+            return server.generate(f"{number} bottles", max_new_tokens=2000)["generated_text"]
+        except httpx.TransportError:
+            return "lost"
+
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        answers = [pool.submit(ask, number) for number in range(8)]
+        while server.metric("vllm:num_requests_running") < 8:
+            time.sleep(0.05)
+        os.kill(router, signal.SIGKILL)
+        assert [answer.result() for answer in answers] == ["lost"] * 8
+    wait_ready(server, seconds=30)
+    assert server.client.get(f"{server.url}/health").status_code == 200
+    assert server.workers() == workers
+    assert router_of(server) != router
+    after = server.generate("The capital of France is", max_new_tokens=16)
+    assert output_ids(after) == output_ids(before)
+    assert server.stop() == 0
+    assert list(server.temp.iterdir()) == []
+
+
+def test_a_killed_launcher_leaves_no_process_and_its_directory_is_swept(
+    start_server: StartServer,
+) -> None:
+    server = start_server()
+    descendants = children_of(server.process.pid)
+    assert len(descendants) >= 2
+    left = list(server.temp.iterdir())
+    server.process.kill()
+    server.process.wait()
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in descendants):
+        assert time.monotonic() < deadline, "processes are left"
+        time.sleep(0.05)
+    assert list(server.temp.iterdir()) == left
+    following = start_server(env={"TMPDIR": str(server.temp)})
+    assert not left[0].exists()
+    assert following.stop() == 0
+    assert list(server.temp.iterdir()) == []
+
+
 def stream_once(server: Server, seed: int) -> int:
     """One stream that may be left at any moment; returns how many ends it saw."""
     draw = random.Random(seed)
@@ -154,7 +207,7 @@ def stream_once(server: Server, seed: int) -> int:
 
 
 def test_two_hundred_requests_with_random_leavers_give_everything_back(server: Server) -> None:
-    router = next(pid for pid in children_of(server.process.pid) if pid not in server.workers())
+    router = router_of(server)
     wait_ready(server)
     sockets_before = len(list(Path(f"/proc/{router}/fd").iterdir()))
     with ThreadPoolExecutor(max_workers=24) as pool:
