@@ -7,7 +7,7 @@ mod signals;
 
 pub(crate) use child::{Child, Ending, Output, reap, spawn};
 pub(crate) use control::{ControlLink, keep_from_children, make_inheritable};
-pub(crate) use run_dir::RunDir;
+pub(crate) use run_dir::{RunDir, sweep_run_dirs};
 pub(crate) use signals::{raise_file_limit, watch_signals};
 
 use crate::model::DownloadLine;

@@ -13,7 +13,9 @@ mod router_life;
 
 use crate::failure::Failure;
 use crate::log::Log;
-use crate::processes::{ControlLink, Ending, Event, RunDir, raise_file_limit, reap, watch_signals};
+use crate::processes::{
+    ControlLink, Ending, Event, RunDir, raise_file_limit, reap, sweep_run_dirs, watch_signals,
+};
 use crate::restarts::RestartPolicy;
 use crate::settings::Settings;
 use group::GroupState;
@@ -107,6 +109,12 @@ pub(crate) fn run(mut settings: Settings, log: &Log) -> Result<u8, Failure> {
     let document = source.resolve_local(&settings.model, &plan)?;
     if let Some(document) = &document {
         plan.check(document)?;
+    }
+    for left in sweep_run_dirs() {
+        log.info(&format!(
+            "removed {}, which a launcher that was killed left behind",
+            left.display()
+        ));
     }
     let run_dir =
         RunDir::create().map_err(|error| Failure::new(format!("no private directory: {error}")))?;
