@@ -12,17 +12,19 @@ SOURCES := $(shell find router launcher kernels server/headrace proto deploy/bui
 	Cargo.toml Cargo.lock pyproject.toml
 STARTED = @printf '\n==> %s\n' "$(1)"
 
-.PHONY: help serve test test-full lint bench bench-steps gen image-test install clean
+.PHONY: help serve test test-full simulate planted lint bench bench-steps gen image-test install clean
 
 help:
 	@printf '%s\n' \
 	  'make serve       build, install into .venv and serve the demo model on 127.0.0.1:3000 (ARGS="--port 3001")' \
 	  'make test        set up and run all tests (lint apart); about 25 minutes from nothing on two cores' \
 	  'make test-full   the same with the slow oracles (all 30 prompts)' \
+	  'make simulate    run the scheduler simulation with many seeds (SEEDS=100000)' \
+	  'make planted     turn known mistakes on one at a time: the simulation must find each' \
 	  'make lint        rustfmt, clippy, ruff, mypy, import walls; all at deny' \
 	  'make bench       load the served demo model and print the table of bench/RESULTS.md' \
 	  'make bench-steps  where each microsecond of a decode step goes on the worker (1 minute)' \
-  'make gen         regenerate protobuf code and golden files that come from a generator' \
+	  'make gen         regenerate protobuf code and golden files that come from a generator' \
 	  'make image-test  build the CPU container with buildah and ask it one question (root, Debian)'
 
 # --- set-up: one stamp a stage, so that nothing done is done again -------------------------------------------
@@ -59,6 +61,7 @@ serve: $(VENV)/.wheel
 test: $(VENV)/.dev $(VENV)/.wheel
 	$(call STARTED,test: Rust (budget 6 minutes))
 	cargo test --locked --workspace --quiet
+	$(MAKE) --no-print-directory planted
 	$(call STARTED,test: Python workers (budget 5 minutes))
 	$(BIN)/pytest -q server/tests
 	$(call STARTED,test: black box (budget 10 minutes))
@@ -69,10 +72,24 @@ test-full: $(VENV)/.dev $(VENV)/.wheel
 	$(BIN)/pytest -q server/tests
 	HEADRACE_FULL=1 $(BIN)/pytest -q integration-tests
 
+SEEDS ?= 100000
+
+simulate:
+	$(call STARTED,simulate: $(SEEDS) seeds of the scheduler)
+	HEADRACE_SIMULATION_SEEDS=$(SEEDS) cargo test --locked -p headrace-scheduler --test simulation \
+	  every_sequence -- --nocapture
+
+# With the feature and no mistake turned on, the simulation passes too.
+planted:
+	$(call STARTED,test: planted mistakes (budget 1 minute))
+	HEADRACE_SIMULATION_SEEDS=2000 cargo test --locked -p headrace-scheduler --features planted-bugs \
+	  --test simulation every -- --nocapture --test-threads 1
+
 lint: $(VENV)/.dev
 	$(call STARTED,lint)
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --quiet
+	cargo clippy --locked -p headrace-scheduler --features planted-bugs --all-targets --quiet
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::config::{SchedulerConfig, Stats};
+use crate::planted::{self, Bug};
 use crate::queue::Queue;
 use crate::sequence::{Phase, Sequence, SequenceIndex, SequenceTable};
 use crate::types::{Event, SequenceFailure, SequenceId, SequenceRequest, SubmitError, Time};
@@ -165,6 +166,9 @@ impl Dispatcher {
     /// Takes back what was not told yet of a sequence. `false`: there was nothing.
     pub(crate) fn hush(&mut self, id: SequenceId) -> bool {
         let before = self.events.len();
+        if planted::is(Bug::ToldAfterCancel) {
+            return self.events.iter().any(|event| event.sequence() == id);
+        }
         self.events.retain(|event| event.sequence() != id);
         self.events.len() < before
     }

@@ -10,6 +10,10 @@
 mod config;
 mod dispatcher;
 mod group;
+#[cfg(not(feature = "planted-bugs"))]
+mod planted;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 mod policy;
 mod pool;
 mod queue;

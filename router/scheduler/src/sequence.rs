@@ -8,6 +8,7 @@
 use std::ops::{Index, IndexMut};
 use std::time::Duration;
 
+use crate::planted::{self, Bug};
 use crate::queue::{AccountIndex, OVERDUE};
 use crate::tree::NodeId;
 use crate::types::{
@@ -167,7 +168,8 @@ impl Sequence {
 
     /// Whether steps already sent will bring the last id it may have.
     pub(crate) fn is_fully_planned(&self) -> bool {
-        self.upper() - self.prompt_length >= self.stop.max_new_tokens as usize
+        let beyond = usize::from(planted::is(Bug::PlannedBeyondEnd));
+        self.upper() - self.prompt_length >= self.stop.max_new_tokens as usize + beyond
     }
 
     /// Whether the next step may have a row of it, as far as it is its own affair.
@@ -190,7 +192,7 @@ impl Sequence {
     /// How many leading ids may come from the cache: all but the last, which must be computed to sample,
     /// and no prompt position whose logprobs are still to come.
     pub(crate) fn cacheable(&self) -> usize {
-        let all_but_last = self.ids.len() - 1;
+        let all_but_last = self.ids.len() - usize::from(!planted::is(Bug::LastIdFromCache));
         if self.wants_prompt_logprobs && self.reported_logprobs + 1 < self.prompt_length {
             self.reported_logprobs.min(all_but_last)
         } else {
@@ -201,9 +203,10 @@ impl Sequence {
     /// Whether the last id ends it.
     pub(crate) fn finish_reason(&self) -> Option<FinishReason> {
         let output = self.ids.len() - self.prompt_length;
+        let early = usize::from(planted::is(Bug::MinTokensOffByOne));
         let last = *self.ids.last()?;
         // The first `min_tokens` output ids end nothing.
-        if output > self.stop.min_tokens as usize {
+        if output + early > self.stop.min_tokens as usize {
             if self.stop.eos_token_ids.contains(&last) {
                 return Some(FinishReason::Eos);
             }
@@ -225,7 +228,7 @@ impl Sequence {
         self.published = 0;
         self.announced = false;
         self.copying = false;
-        self.returned = true;
+        self.returned = !planted::is(Bug::PreemptedLosesOrder);
         self.computing = None;
     }
 }

@@ -3,6 +3,7 @@
 use super::Group;
 use super::plan::Draft;
 use crate::dispatcher::Dispatcher;
+use crate::planted::{self, Bug};
 use crate::queue::OVERDUE;
 use crate::sequence::{Phase, SequenceIndex, narrow};
 use crate::tree::Match;
@@ -29,7 +30,8 @@ fn may_be_passed(dispatcher: &mut Dispatcher, index: SequenceIndex) -> bool {
     let sequence = &mut dispatcher.sequences[index];
     let since = *sequence.misfit_since.get_or_insert(now);
     let bound_by_order = sequence.returned || sequence.rank.0 == OVERDUE;
-    !bound_by_order && now.0.saturating_sub(since.0) < bound
+    let in_time = now.0.saturating_sub(since.0) < bound;
+    !bound_by_order && (in_time || planted::is(Bug::SkipAheadUnbounded))
 }
 
 impl Group {
@@ -149,10 +151,13 @@ impl Group {
             Some(found) => self.kv.tree.hold_match(found, sequence.retention),
             None => (self.kv.tree).hold_root(sequence.namespace, sequence.retention),
         };
-        if let Some(partial) = found.and_then(|found| found.partial) {
+        if let Some(mut partial) = found.and_then(|found| found.partial) {
             // Held until the step has answered: the copy is made when the workers get to it.
-            self.kv.tree.hold(partial.node, sequence.retention);
-            draft.record.holds.push(partial.node);
+            if !planted::is(Bug::CopySourceNotHeld) {
+                self.kv.tree.hold(partial.node, sequence.retention);
+                draft.record.holds.push(partial.node);
+            }
+            partial.ids += usize::from(planted::is(Bug::PartialCopyTooLong));
             let block = self.kv.take();
             assert!(block.is_some(), "blocks were counted before the copy");
             sequence.table.extend(block);

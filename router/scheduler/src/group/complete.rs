@@ -3,6 +3,7 @@
 use super::{Group, RowRecord, StepRecord};
 use crate::config::ProtocolViolation;
 use crate::dispatcher::Dispatcher;
+use crate::planted::{self, Bug};
 use crate::sequence::{Phase, SequenceIndex};
 use crate::types::{
     Event, RowOutcome, RowResult, SampledToken, SequenceFailure, StepOutcome, StepResult,
@@ -16,7 +17,9 @@ impl Group {
         result: StepResult,
     ) -> Result<Vec<Event>, ProtocolViolation> {
         let due = self.in_flight.front();
-        let Some(record) = due.filter(|record| record.step_id == result.step_id) else {
+        let Some(record) = due.filter(|record| {
+            record.step_id == result.step_id || planted::is(Bug::StaleAnswerTaken)
+        }) else {
             let due = due.map(|record| record.step_id);
             return Err(ProtocolViolation::UnexpectedStep {
                 due,
@@ -46,6 +49,9 @@ impl Group {
         };
         let succeeded = matches!(result.outcome, StepOutcome::Ok(_));
         self.pace.note(dispatcher.now, &record, succeeded);
+        if !succeeded && planted::is(Bug::FailedStepLeaksHold) {
+            record.holds.clear();
+        }
         for node in record.holds.drain(..) {
             self.kv.tree.release(&mut self.kv.pool, node);
         }
@@ -87,6 +93,12 @@ impl Group {
             sequence.unanswered -= 1;
             if sequence.phase == Phase::Ending {
                 // It was over when this step was sent already; what it computed too much is dropped.
+                if let RowOutcome::Tokens(tokens) = result.outcome
+                    && planted::is(Bug::TokenAfterEnd)
+                {
+                    let id = sequence.id;
+                    events.extend(tokens.into_iter().map(|token| Event::Token { id, token }));
+                }
                 if sequence.unanswered == 0 {
                     self.finish_ending(dispatcher, row.index);
                 }
@@ -135,6 +147,10 @@ impl Group {
         };
         sequence.tainted = true;
         events.push(Event::Failed { id, failure });
+        if planted::is(Bug::PublishFailedRow) {
+            sequence.tainted = false;
+            self.advance(dispatcher, row);
+        }
         true
     }
 
@@ -144,7 +160,11 @@ impl Group {
         sequence.answered = row.start + row.num_tokens;
         sequence.high_water = sequence.high_water.max(sequence.answered);
         sequence.copying = false;
-        let full = sequence.answered / self.block_size;
+        let full = if planted::is(Bug::PublishBeforeAnswer) {
+            sequence.planned.min(sequence.ids.len()) / self.block_size
+        } else {
+            sequence.answered / self.block_size
+        };
         if self.prefix_caching && full > sequence.published {
             let ids = &sequence.ids[sequence.published * self.block_size..full * self.block_size];
             let blocks = &sequence.table[sequence.published..full];
@@ -219,10 +239,13 @@ fn report_prompt_logprobs(
         return;
     }
     let sequence = &mut dispatcher.sequences[row.index];
-    let known = sequence
+    let mut known = sequence
         .reported_logprobs
         .saturating_sub(row.start)
         .min(tokens.len());
+    if planted::is(Bug::LogprobsToldTwice) {
+        known = 0;
+    }
     tokens.drain(..known);
     sequence.reported_logprobs += tokens.len();
     if !tokens.is_empty() {
@@ -249,6 +272,9 @@ fn accept_tokens(
         events.push(Event::Token { id, token });
         if let Some(reason) = sequence.finish_reason() {
             events.push(Event::Finished { id, reason });
+            if planted::is(Bug::SecondEnd) {
+                events.push(Event::Finished { id, reason });
+            }
             return true;
         }
     }

@@ -2,6 +2,7 @@
 
 use super::{Group, StepRecord};
 use crate::dispatcher::Dispatcher;
+use crate::planted::{self, Bug};
 use crate::sequence::{Phase, SequenceIndex};
 use crate::types::{Event, SequenceFailure};
 
@@ -32,10 +33,10 @@ impl Group {
             if sequence.phase != Phase::Running {
                 continue;
             }
-            if !sequence.suspect {
+            if !sequence.suspect && !planted::is(Bug::FailedStepBlamesLast) {
                 sequence.suspect = true;
                 self.suspects.push_back(row.index);
-            } else if record.rows.len() == 1 {
+            } else if record.rows.len() == 1 || planted::is(Bug::FailedStepBlamesLast) {
                 failed = Some(row.index);
             }
         }
@@ -64,7 +65,13 @@ impl Group {
             let sequence = &mut dispatcher.sequences[row.index];
             sequence.unanswered -= 1;
             if sequence.phase == Phase::Running {
-                sequence.planned = sequence.answered;
+                let failed = self.failed_step == Some(record.step_id);
+                if !failed && planted::is(Bug::SkippedStepCounts) {
+                    sequence.answered = row.start + row.num_tokens;
+                }
+                if !(failed && planted::is(Bug::FailedStepAdvances)) {
+                    sequence.planned = sequence.answered;
+                }
                 sequence.pending_ids = 0;
             } else if sequence.unanswered == 0 {
                 self.finish_ending(dispatcher, row.index);

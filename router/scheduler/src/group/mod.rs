@@ -15,6 +15,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use crate::config::{SchedulerConfig, Stats};
 use crate::dispatcher::Dispatcher;
+use crate::planted::{self, Bug};
 use crate::pool::BlockPool;
 use crate::sequence::{SequenceIndex, narrow};
 use crate::tree::{NodeId, PrefixTree};
@@ -136,6 +137,7 @@ pub(crate) struct Group {
 impl Group {
     pub(crate) fn new(id: GroupId, config: &SchedulerConfig, num_blocks: u32) -> Self {
         let block_size = config.block_size as usize;
+        let slots = config.max_sequences + u32::from(planted::is(Bug::SequenceCapIgnored));
         Self {
             id,
             block_size,
@@ -147,7 +149,7 @@ impl Group {
             running: Vec::new(),
             paused: 0,
             ending: Vec::new(),
-            free_slots: (0..config.max_sequences).rev().collect(),
+            free_slots: (0..slots).rev().collect(),
             finished_slots: Vec::new(),
             in_flight: VecDeque::new(),
             last_step: 0,

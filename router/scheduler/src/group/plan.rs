@@ -2,6 +2,7 @@
 
 use super::{Group, RowRecord, StepRecord};
 use crate::dispatcher::Dispatcher;
+use crate::planted::{self, Bug};
 use crate::sequence::{Phase, SequenceIndex, narrow};
 use crate::types::{DueMask, Row, StepPlan};
 
@@ -28,7 +29,9 @@ impl Group {
         let in_flight = self.in_flight.len();
         let suspect = self.next_suspect(dispatcher);
         let alone = self.failed_step.is_some() || suspect.is_some();
-        if in_flight >= dispatcher.config.max_steps_in_flight as usize || (alone && in_flight > 0) {
+        let surplus = usize::from(planted::is(Bug::StepInFlightTooMany));
+        let most = dispatcher.config.max_steps_in_flight as usize + surplus;
+        if in_flight >= most || (alone && in_flight > 0) {
             return None;
         }
         let mut draft = self.new_draft(dispatcher);
@@ -65,7 +68,11 @@ impl Group {
         record.sent_at = dispatcher.now;
         plan.step_id = self.last_step;
         plan.finished_slots = std::mem::take(&mut self.finished_slots);
-        plan.acknowledged_failure = self.failed_step.take();
+        if planted::is(Bug::FinishedSlotNotTold) {
+            plan.finished_slots.pop();
+        }
+        let failed = self.failed_step.take();
+        plan.acknowledged_failure = failed.filter(|_| !planted::is(Bug::FailureNotNamed));
         self.in_flight.push_back(record);
         dispatcher.counters.steps += 1;
         Some(plan)
@@ -88,7 +95,8 @@ impl Group {
                 decode_rows: 0,
                 sent_at: dispatcher.now,
             },
-            tokens_left: dispatcher.config.max_batch_tokens as usize,
+            tokens_left: dispatcher.config.max_batch_tokens as usize
+                + usize::from(planted::is(Bug::BudgetOffByOne)),
             prefill_left: self.prefill_limit.unwrap_or(usize::MAX),
             preempted: false,
         }
@@ -112,7 +120,7 @@ impl Group {
                 }
                 let sequence = &dispatcher.sequences[index];
                 let decodes = sequence.uncomputed() == 1 && !sequence.is_fully_planned();
-                if decodes && !sequence.paused {
+                if decodes && (!sequence.paused || planted::is(Bug::PauseIgnored)) {
                     self.decodes.push(index);
                     if sequence.table.len() * self.block_size <= sequence.planned {
                         blocks += 1;
@@ -130,7 +138,11 @@ impl Group {
                 return false;
             }
             // Even the last one: beside its own blocks it may hold twins of them, which it gives up so.
-            let newest = self.running[self.running.len() - 1];
+            let newest = if planted::is(Bug::OldestPreempted) {
+                self.running[0]
+            } else {
+                self.running[self.running.len() - 1]
+            };
             self.preempt(dispatcher, newest);
             draft.preempted = true;
         }
@@ -294,7 +306,8 @@ impl Group {
             draft.plan.masks.push(DueMask {
                 sequence: sequence.id,
                 slot: sequence.slot,
-                position: narrow(sequence.upper() - sequence.prompt_length),
+                position: narrow(sequence.upper() - sequence.prompt_length)
+                    + u32::from(planted::is(Bug::MaskPositionOffByOne)),
             });
         }
         draft.plan.rows.push(Row {

@@ -2,6 +2,7 @@
 
 use super::Group;
 use crate::dispatcher::Dispatcher;
+use crate::planted::{self, Bug};
 use crate::pool::Place;
 use crate::sequence::{Phase, SequenceIndex};
 
@@ -17,7 +18,11 @@ impl Group {
         self.paused -= usize::from(dispatcher.sequences[index].paused);
         self.unlist_computing(dispatcher, index);
         self.vacate(dispatcher, index);
-        dispatcher.sequences[index].leave_group();
+        let sequence = &mut dispatcher.sequences[index];
+        sequence.leave_group();
+        if planted::is(Bug::PreemptedLosesIds) {
+            sequence.ids.truncate(sequence.prompt_length);
+        }
         dispatcher.enqueue(index);
         dispatcher.counters.preemptions += 1;
     }
@@ -31,7 +36,9 @@ impl Group {
     /// Ends a sequence that has left `running`: now, or once the steps that name it have answered.
     pub(super) fn end(&mut self, dispatcher: &mut Dispatcher, index: SequenceIndex) {
         dispatcher.forget_id(index);
-        self.unlist_computing(dispatcher, index);
+        if !planted::is(Bug::CancelledStaysListed) {
+            self.unlist_computing(dispatcher, index);
+        }
         self.clear_suspect(dispatcher, index);
         let sequence = &mut dispatcher.sequences[index];
         self.paused -= usize::from(sequence.paused);
@@ -41,6 +48,15 @@ impl Group {
             dispatcher.sequences.remove(index);
         } else {
             self.ending.push(index);
+            let last = sequence
+                .table
+                .last()
+                .copied()
+                .filter(|_| planted::is(Bug::FreeInFlight));
+            if let Some(block) = last.filter(|&block| self.kv.pool.place(block) == Place::Private) {
+                sequence.table.pop();
+                self.kv.pool.give_back(block);
+            }
         }
     }
 
@@ -65,7 +81,11 @@ impl Group {
         for &index in &self.suspects {
             dispatcher.sequences[index].suspect = false;
         }
+        let forgotten = self.running.last().copied();
         for index in self.running {
+            if planted::is(Bug::DeadGroupLosesSequence) && Some(index) == forgotten {
+                continue;
+            }
             dispatcher.sequences[index].leave_group();
             dispatcher.enqueue(index);
         }
@@ -106,21 +126,28 @@ impl Group {
         if self.prefix_caching && !sequence.tainted && sequence.answered > whole {
             let ids = &sequence.ids[whole..sequence.answered];
             let block = sequence.table[sequence.published];
-            self.kv.tree.add_tail(
+            let added = self.kv.tree.add_tail(
                 &mut self.kv.pool,
                 sequence.node,
                 ids,
                 block,
                 sequence.retention,
             );
-        }
-        for &block in &sequence.table {
-            // A published block of the table lies on the held path; what is still private is its own.
-            if self.kv.pool.place(block) == Place::Private {
+            if added && planted::is(Bug::DoubleFree) {
                 self.kv.pool.give_back(block);
             }
         }
-        self.kv.tree.release(&mut self.kv.pool, sequence.node);
+        let ending = sequence.phase == Phase::Ending;
+        let mut leak = ending && planted::is(Bug::CancelLeaksBlock);
+        for &block in &sequence.table {
+            // A published block of the table lies on the held path; what is still private is its own.
+            if self.kv.pool.place(block) == Place::Private && !std::mem::take(&mut leak) {
+                self.kv.pool.give_back(block);
+            }
+        }
+        if !(ending && planted::is(Bug::CancelLeaksHold)) {
+            self.kv.tree.release(&mut self.kv.pool, sequence.node);
+        }
         self.finished_slots.push(sequence.slot);
         self.free_slots.push(sequence.slot);
     }

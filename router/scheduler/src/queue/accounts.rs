@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
+use crate::planted::{self, Bug};
 use crate::sequence::{SequenceIndex, narrow};
 
 /// Index of a tenant's account in a class.
@@ -129,7 +130,9 @@ impl Accounts {
                 let counter = least.map_or(0, |least| self.entries[least as usize].counter);
                 entry.floor = entry.floor.max(counter);
                 let returning = &mut self.entries[account as usize];
-                returning.counter = returning.counter.max(entry.floor);
+                if !planted::is(Bug::IdleTenantCredited) {
+                    returning.counter = returning.counter.max(entry.floor);
+                }
                 returning.key = returning.counter;
                 entry.order.insert((returning.key, account));
             }
@@ -161,14 +164,23 @@ impl Accounts {
     /// Classes in which a line is not empty, highest first.
     pub(super) fn waiting_classes(&self) -> Vec<i32> {
         let waiting = |(&class, entry): (&i32, &Class)| (!entry.order.is_empty()).then_some(class);
-        self.classes.iter().filter_map(waiting).collect()
+        let mut classes: Vec<i32> = self.classes.iter().filter_map(waiting).collect();
+        if planted::is(Bug::ClassesInverted) {
+            classes.reverse();
+        }
+        classes
     }
 
     /// The account with a line that had least, with the order put right up to there.
     fn least(&mut self, class: i32) -> Option<AccountIndex> {
         let entry = self.classes.get_mut(&class)?;
         loop {
-            let &(key, account) = entry.order.first()?;
+            let next = if planted::is(Bug::FairnessInverted) {
+                entry.order.last()
+            } else {
+                entry.order.first()
+            };
+            let &(key, account) = next?;
             let front = &mut self.entries[account as usize];
             if front.counter == key {
                 return Some(account);

@@ -13,6 +13,7 @@ mod locality;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::planted::{self, Bug};
 use crate::policy::{PolicyConfig, QueueOrder};
 use crate::sequence::{Sequence, SequenceIndex};
 use crate::types::Time;
@@ -218,7 +219,7 @@ impl Queue {
 
     fn risen_class(&self, sequence: &Sequence, now: Time) -> i32 {
         let waited = now.0.saturating_sub(sequence.waits_since.0);
-        if self.policy.overdue_age.is_some_and(|age| waited >= age) {
+        if self.overdue_age().is_some_and(|age| waited >= age) {
             return OVERDUE;
         }
         let Some(period) = self.ageing_period() else {
@@ -236,7 +237,7 @@ impl Queue {
             return None;
         }
         let since = sequence.waits_since.0;
-        let overdue = self.policy.overdue_age.map(|age| since + age);
+        let overdue = self.overdue_age().map(|age| since + age);
         let ageing = self
             .ageing_period()
             .filter(|_| class > self.policy.highest_class)
@@ -248,13 +249,19 @@ impl Queue {
     }
 
     fn ageing_period(&self) -> Option<Duration> {
-        self.policy.ageing_period.filter(|period| !period.is_zero())
+        let period = self.policy.ageing_period.filter(|period| !period.is_zero());
+        period.filter(|_| !planted::is(Bug::AgeingOff))
+    }
+
+    fn overdue_age(&self) -> Option<Duration> {
+        let age = self.policy.overdue_age;
+        age.filter(|_| !planted::is(Bug::OverdueIgnored))
     }
 
     /// A sequence that never ran and whose deadline has passed.
     pub(crate) fn expired(&self, now: Time) -> Option<SequenceIndex> {
         let &(deadline, index) = self.deadlines.first()?;
-        (deadline <= now).then_some(index)
+        (deadline <= now && !planted::is(Bug::DeadlineIgnored)).then_some(index)
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {

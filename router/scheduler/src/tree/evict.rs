@@ -2,12 +2,15 @@
 //! these.
 
 use super::{NO_NODE, NodeId, PrefixTree};
+use crate::planted::{self, Bug};
 use crate::pool::BlockPool;
+use crate::types::Retention;
 
 impl PrefixTree {
     /// Frees one block. `false` when every block is held. O(log n) in the number of leaves.
     pub(crate) fn evict_block(&mut self, pool: &mut BlockPool) -> bool {
-        let Some(&(.., node)) = self.evictable.first() else {
+        let next = self.next_evicted();
+        let Some(&(.., node)) = next else {
             return false;
         };
         let entry = &mut self.nodes[node as usize];
@@ -19,6 +22,18 @@ impl PrefixTree {
             pool.evict(block);
         }
         true
+    }
+
+    fn next_evicted(&self) -> Option<&(Retention, u64, NodeId)> {
+        if planted::is(Bug::RetentionInverted) {
+            return self.evictable.last();
+        }
+        let next = self.evictable.first()?;
+        if planted::is(Bug::LruInverted) {
+            let end = (next.0, u64::MAX, NodeId::MAX);
+            return self.evictable.range(..=end).next_back();
+        }
+        Some(next)
     }
 
     /// Frees a node without holds and children, with all its blocks.

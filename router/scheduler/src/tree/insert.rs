@@ -1,6 +1,7 @@
 //! Publishing blocks.
 
 use super::{Child, NO_NODE, Node, NodeId, PrefixTree, RootKey, common_blocks};
+use crate::planted::{self, Bug};
 use crate::pool::BlockPool;
 use crate::types::{BlockId, Retention, TokenId};
 
@@ -40,6 +41,10 @@ impl PrefixTree {
             };
             if self.nodes[node as usize].holds == 0 {
                 self.exchange_blocks(pool, node, &blocks[known..known + equal]);
+            } else if planted::is(Bug::FreeTwinInTable) {
+                for &twin in &blocks[known..known + equal] {
+                    pool.give_back(twin);
+                }
             }
             self.add_hold(node, retention);
             known += equal;

@@ -1,6 +1,7 @@
 //! Finding the longest cached prefix.
 
 use super::{NodeId, PrefixTree, common_blocks, common_ids};
+use crate::planted::{self, Bug};
 use crate::types::{BlockId, TokenId};
 
 /// Leading ids whose KV the tree has.
@@ -38,6 +39,11 @@ impl PrefixTree {
         ids: &[TokenId],
         table: &mut Vec<BlockId>,
     ) -> Option<Match> {
+        let namespace = if planted::is(Bug::NamespaceIgnored) {
+            0
+        } else {
+            namespace
+        };
         let root = *self.roots.get(&self.root_key(namespace))?;
         let mut found = Match {
             node: root,

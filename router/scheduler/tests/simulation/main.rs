@@ -12,7 +12,11 @@
     reason = "a test crate; the functions beside the tests are tests as well"
 )]
 
+mod cache;
 mod client;
+mod fairness;
+#[cfg(feature = "planted-bugs")]
+mod planted;
 mod random;
 mod run;
 mod watch;
@@ -44,19 +48,44 @@ impl Drop for Seed {
 }
 
 #[test]
+#[expect(
+    clippy::disallowed_types,
+    reason = "the clock tells how fast this is, not what happens"
+)]
 fn every_sequence_ends_once_with_the_undisturbed_ids() {
     let first = setting("HEADRACE_SIMULATION_FIRST", 1);
     let seeds = setting("HEADRACE_SIMULATION_SEEDS", SEEDS);
     let mut totals = Totals::default();
+    let start = std::time::Instant::now();
     for seed in first..first + seeds {
         let _seed = Seed(seed);
         totals.add(&run::run(seed));
     }
-    println!("{seeds} seeds: {totals:?}");
+    let seconds = start.elapsed().as_secs_f64();
+    println!("{seeds} seeds from {first}: {}", totals.speed(seconds));
+    println!("{totals:?}");
     if seeds >= SEEDS {
         // A simulation in which something never happens proves nothing about it.
         totals.assert_all_happened();
     }
+}
+
+#[test]
+fn two_waiting_tenants_are_never_further_apart_than_stated() {
+    let (mut measured, mut widest) = (0, 0);
+    for seed in 0..300 {
+        let (gaps, gap) = fairness::run(seed);
+        measured += gaps;
+        widest = widest.max(gap);
+    }
+    assert!(measured > 100_000, "hardly anybody waits: {measured}");
+    assert!(widest > 60, "the bound is not tried: {widest}");
+}
+
+#[test]
+fn blocks_leave_the_cache_by_retention_and_last_use() {
+    let evicted: u64 = (0..2000).map(cache::run).sum();
+    assert!(evicted > 10_000, "the pool is never short: {evicted}");
 }
 
 /// Seeds that once failed and are rare.

@@ -12,6 +12,10 @@ impl Random {
         mix(self.0, 0)
     }
 
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
     /// `low..=high`.
     pub(crate) fn between(&mut self, low: usize, high: usize) -> usize {
         low + usize::try_from(self.next() % (high - low + 1) as u64).unwrap()

@@ -63,6 +63,12 @@ impl Totals {
         }
     }
 
+    pub(crate) fn speed(&self, seconds: f64) -> String {
+        let steps = self.steps;
+        let rate = steps as f64 / seconds;
+        format!("{steps} steps in {seconds:.1} s, {rate:.0} steps a second")
+    }
+
     fn fields(&mut self) -> [&mut u64; 25] {
         [
             &mut self.steps,
@@ -546,6 +552,9 @@ impl World {
                 self.trace = mix(self.trace, u64::from(*block));
             }
             self.watch.planned(self.now, &plan);
+            let stats = self.scheduler.stats();
+            let available = stats.free_blocks + stats.cached_blocks;
+            self.watch.check_waiting(&plan, available);
             worker.send(plan);
             self.scheduler.audit();
         }

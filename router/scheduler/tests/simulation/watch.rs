@@ -16,6 +16,8 @@ struct Waiting {
     waits_since: Time,
     admitted: bool,
     paused_since: Option<Time>,
+    /// The class that it last entered in; its own before.
+    class: i32,
 }
 
 struct Running {
@@ -37,6 +39,7 @@ pub(crate) struct Watch {
     waiting: BTreeMap<SequenceId, Waiting>,
     running: BTreeMap<Slot, Running>,
     paused: BTreeSet<SequenceId>,
+    ever_paused: BTreeSet<SequenceId>,
 }
 
 impl Watch {
@@ -47,22 +50,25 @@ impl Watch {
             waiting: BTreeMap::new(),
             running: BTreeMap::new(),
             paused: BTreeSet::new(),
+            ever_paused: BTreeSet::new(),
         }
     }
 
     pub(crate) fn submitted(&mut self, now: Time, request: SequenceRequest) {
         let waiting = Waiting {
-            request,
             first_passed: None,
             returned: false,
             waits_since: now,
             admitted: false,
             paused_since: None,
+            class: request.priority,
+            request,
         };
         self.waiting.insert(waiting.request.id, waiting);
     }
 
     pub(crate) fn paused(&mut self, now: Time, id: SequenceId) {
+        self.ever_paused.insert(id);
         if self.paused.insert(id)
             && let Some(waiting) = self.waiting.get_mut(&id)
         {
@@ -121,6 +127,9 @@ impl Watch {
     }
 
     pub(crate) fn planned(&mut self, now: Time, plan: &StepPlan) {
+        if !self.faulty {
+            self.check_preempted(&plan.finished_slots);
+        }
         for slot in &plan.finished_slots {
             let running = self.running.remove(slot).unwrap();
             self.wait_again(now, running);
@@ -132,8 +141,10 @@ impl Watch {
             if !self.faulty {
                 self.check_passing(now, &waiting);
                 self.check_overdue(now, &waiting);
+                self.check_order(now, &waiting);
                 self.check_sharing(&waiting, new);
             }
+            waiting.class = self.class(now, &waiting);
             waiting.admitted = true;
             let running = Running {
                 waited: now.0.saturating_sub(waiting.waits_since.0),
@@ -187,6 +198,107 @@ impl Watch {
                 );
             }
         }
+    }
+
+    /// The class that its wait has given it.
+    fn class(&self, now: Time, waiting: &Waiting) -> i32 {
+        let policy = &self.config.policy;
+        let waited = now.0.saturating_sub(waiting.waits_since.0);
+        if policy.overdue_age.is_some_and(|age| waited >= age) {
+            return i32::MIN;
+        }
+        let Some(period) = policy.ageing_period else {
+            return waiting.class;
+        };
+        let periods = i32::try_from(waited.as_nanos() / period.as_nanos()).unwrap();
+        let risen = (waiting.request.priority - periods).max(policy.highest_class);
+        risen.min(waiting.class)
+    }
+
+    /// Where nobody is passed: by class, then what ran before, then (within a tenant) arrival.
+    fn check_order(&self, now: Time, entering: &Waiting) {
+        let policy = &self.config.policy;
+        let strict = policy.order == QueueOrder::Fcfs
+            && policy.skip_ahead.is_zero()
+            && policy.share_prefixes.is_zero();
+        if !strict {
+            return;
+        }
+        let standing = |waiting: &Waiting| {
+            let class = self.class(now, waiting);
+            // What is overdue stands by arrival alone.
+            (class, class != i32::MIN && !waiting.returned)
+        };
+        let first = standing(entering);
+        let passable = |waiting: &&Waiting| waiting.paused_since.is_none();
+        for waiting in self.waiting.values().filter(passable) {
+            let id = waiting.request.id;
+            let second = standing(waiting);
+            assert!(
+                first <= second,
+                "{id:?} is before {:?}",
+                entering.request.id
+            );
+            let in_line = !first.1 || waiting.request.tenant == entering.request.tenant;
+            assert!(
+                first < second || !in_line || entering.request.id < id,
+                "{id:?} came before {:?}",
+                entering.request.id
+            );
+        }
+    }
+
+    /// The oldest of the highest class stays, unless all give their blocks up.
+    fn check_preempted(&self, slots: &[Slot]) {
+        let rank = |running: &Running| (running.waiting.class, running.waiting.request.id);
+        let alive = self.running.iter().filter(|(_, running)| !running.over);
+        let stays = |slot: &Slot| !slots.contains(slot);
+        // What is paused goes before, and may be resumed before its slot is told.
+        let paused = |running: &Running| self.ever_paused.contains(&running.waiting.request.id);
+        let oldest = alive.clone().min_by_key(|(_, running)| rank(running));
+        if let Some((slot, running)) = oldest.filter(|(_, running)| !paused(running)) {
+            let id = running.waiting.request.id;
+            let all = !alive
+                .clone()
+                .any(|(slot, other)| stays(slot) && !paused(other));
+            assert!(all || stays(slot), "{id:?} is the oldest and preempted");
+        }
+    }
+
+    /// Not all that wait wait for nothing: one at least for a slot, tokens, blocks, or what another in a slot computes.
+    pub(crate) fn check_waiting(&self, plan: &StepPlan, available_blocks: usize) {
+        let tokens: usize = plan.rows.iter().map(|row| row.num_tokens as usize).sum();
+        let room = tokens < self.config.max_batch_tokens as usize
+            && self.running.len() < self.config.max_sequences as usize
+            && self.config.policy.target_step_time.is_none();
+        let mut passable = self
+            .waiting
+            .values()
+            .filter(|waiting| waiting.paused_since.is_none());
+        let preempted = self.waiting.values().any(|waiting| waiting.returned);
+        if self.faulty || !room || preempted || passable.clone().next().is_none() {
+            return;
+        }
+        let block_size = self.config.block_size as usize;
+        let waits_for_nothing = |waiting: &Waiting| {
+            let prompt = &waiting.request.prompt;
+            let computes = |running: &Running| {
+                !running.over
+                    && !running.flushed
+                    && !self.paused.contains(&running.waiting.request.id)
+                    && running.waiting.request.namespace == waiting.request.namespace
+                    && running.ids.len() >= block_size
+                    && prompt.len() > block_size
+                    && running.ids[..block_size] == prompt[..block_size]
+            };
+            prompt.len().div_ceil(block_size) + self.running.len() < available_blocks
+                && !self.running.values().any(computes)
+        };
+        assert!(
+            !passable.all(waits_for_nothing),
+            "{:?} wait for nothing",
+            self.waiting.keys()
+        );
     }
 
     /// Nothing is admitted before what waited past the overdue age and came first.
