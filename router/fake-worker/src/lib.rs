@@ -5,11 +5,14 @@
 //! next id is a function of that number: a wrong id, a lost prefix, a block used twice or copied wrongly changes
 //! what comes out. [`expected_output`] says what must come out.
 
+mod masks;
 mod model;
 mod rank;
+mod sampling;
 mod script;
 mod server;
 mod service;
+mod step_stream;
 
 pub use model::{expected_output, expected_sampled_output};
 pub use script::{Fault, FaultKind, LiteralOutputs, Script, Trigger};

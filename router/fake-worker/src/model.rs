@@ -2,8 +2,9 @@
 //!
 //! `state(0) = mix(START, ids[0])`, `state(p) = mix(state(p - 1), ids[p])`; the id that follows position `p` is
 //! `spread(state(p) ^ salt) % vocab_size`, where `salt` is 0 for greedy sequences and otherwise a function of the
-//! sequence's seed and the output's index. Suppressed ids are stepped over, upwards.
+//! sequence's seed and the output's index. Suppressed ids and ids that a mask does not allow are stepped over, upwards.
 
+use crate::masks::Allowed;
 use headrace_worker_client::pb;
 
 /// The state before the first token.
@@ -32,22 +33,32 @@ pub(crate) fn next_id(
     output_index: u32,
     vocab_size: u32,
 ) -> u32 {
+    next_allowed_id(state, sampling, output_index, vocab_size, None).unwrap_or(0)
+}
+
+/// As [`next_id`], but for the ids that a mask does not allow; `None`: none is left.
+pub(crate) fn next_allowed_id(
+    state: u64,
+    sampling: &pb::SamplingParams,
+    output_index: u32,
+    vocab_size: u32,
+    allowed: Option<&Allowed>,
+) -> Option<u32> {
     let salt = if sampling.do_sample {
         spread(sampling.seed ^ u64::from(output_index).wrapping_mul(0x2545_f491_4f6c_dd1d))
     } else {
         0
     };
-    let vocab = u64::from(vocab_size.max(1));
-    let mut id = u32::try_from(spread(state ^ salt) % vocab).unwrap_or(0);
-    if output_index < sampling.min_tokens {
-        for _ in 0..sampling.suppressed_token_ids.len() {
-            if !sampling.suppressed_token_ids.contains(&id) {
-                break;
-            }
-            id = (id + 1) % vocab_size.max(1);
-        }
-    }
-    id
+    let vocab = vocab_size.max(1);
+    let first = u32::try_from(spread(state ^ salt) % u64::from(vocab)).unwrap_or(0);
+    let suppressed: &[u32] = if output_index < sampling.min_tokens {
+        &sampling.suppressed_token_ids
+    } else {
+        &[]
+    };
+    (first..vocab)
+        .chain(0..first)
+        .find(|id| !suppressed.contains(id) && allowed.is_none_or(|allowed| allowed.holds(*id)))
 }
 
 /// `count` greedy ids after `prompt`, or fewer when one of `end_ids` comes, which is then the last.

@@ -1,9 +1,11 @@
 //! Slots, tables and KV of one rank, with every check that a real worker may rely on.
 
-use crate::model::{START, UNWRITTEN, mix, next_id};
+use crate::masks::Placed;
+use crate::model::{START, UNWRITTEN, mix};
+use crate::sampling::{Place, check_sampling, choose, described};
 use crate::script::LiteralOutputs;
 use headrace_worker_client::pb;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// The router did what the protocol forbids.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -78,43 +80,60 @@ impl Rank {
         }
     }
 
-    /// Takes a step in and answers it.
-    pub(crate) fn run(
+    /// Takes a step in: all but the sampling. The answer, where it is known without.
+    pub(crate) fn begin(
         &mut self,
         step: &pb::Step,
         verdict: Verdict,
-        literal: Option<&LiteralOutputs>,
-    ) -> Result<pb::StepReply, Misuse> {
+    ) -> Result<Option<pb::StepReply>, Misuse> {
         self.apply(step)?;
         let skipped = self
             .unacknowledged
             .is_some_and(|step_id| step.acknowledged_failure != Some(step_id));
         self.check_rows(step, skipped)?;
-        let mut reply = pb::StepReply {
-            step_id: step.step_id,
-            timings: Some(pb::Timings::default()),
-            ..pb::StepReply::default()
-        };
+        let mut reply = empty_reply(step);
         if skipped {
             reply.outcome = pb::step_reply::Outcome::Skipped.into();
-            return Ok(reply);
+            return Ok(Some(reply));
         }
         self.unacknowledged = None;
-        if verdict != Verdict::Compute {
-            self.unacknowledged = Some(step.step_id);
-            let outcome = match verdict {
-                Verdict::OutOfMemory => pb::step_reply::Outcome::OutOfMemory,
-                Verdict::Compute | Verdict::Fail => pb::step_reply::Outcome::Failed,
-            };
-            reply.outcome = outcome.into();
-            "scripted".clone_into(&mut reply.error);
-            return Ok(reply);
+        if verdict == Verdict::Compute {
+            return Ok(None);
         }
+        self.unacknowledged = Some(step.step_id);
+        let outcome = match verdict {
+            Verdict::OutOfMemory => pb::step_reply::Outcome::OutOfMemory,
+            Verdict::Compute | Verdict::Fail => pb::step_reply::Outcome::Failed,
+        };
+        reply.outcome = outcome.into();
+        "scripted".clone_into(&mut reply.error);
+        Ok(Some(reply))
+    }
+
+    /// Slots of the step's rows that wait for a mask. A slot that failed before does not.
+    pub(crate) fn masked_slots(&self, step: &pb::Step) -> Vec<u32> {
+        let waits =
+            |slot: u32| matches!(self.slots.get(slot as usize), Some(Some(state)) if !state.failed);
+        step.rows
+            .iter()
+            .filter(|row| row.masked && waits(row.slot))
+            .map(|row| row.slot)
+            .collect()
+    }
+
+    /// Computes, samples and answers a step that began. `masks` holds one for each of its masked slots.
+    pub(crate) fn finish(
+        &mut self,
+        step: &pb::Step,
+        literal: Option<&LiteralOutputs>,
+        masks: &HashMap<u32, Placed>,
+    ) -> Result<pb::StepReply, Misuse> {
+        let mut reply = empty_reply(step);
         reply.outcome = pb::step_reply::Outcome::Ok.into();
         reply.rows = step
             .rows
             .iter()
-            .map(|row| self.compute(row, literal))
+            .map(|row| self.compute(row, literal, masks.get(&row.slot)))
             .collect::<Result<_, _>>()?;
         Ok(reply)
     }
@@ -196,7 +215,10 @@ impl Rank {
         let Some(sampling) = sequence.sampling.clone() else {
             return Err(Misuse(format!("slot {slot}: no sampling parameters")));
         };
-        check_sampling(slot, &sampling)?;
+        require!(
+            check_sampling(&sampling),
+            "slot {slot}: sampling parameters out of range"
+        );
         self.slots[slot as usize] = Some(SlotState {
             ids: sequence.token_ids.clone(),
             prompt_length,
@@ -275,9 +297,10 @@ impl Rank {
             };
             require!(row.num_tokens >= 1, "slot {slot}: a row of no token");
             require!(
-                !row.masked && row.draft_token_ids.is_empty(),
-                "slot {slot}: masks and drafts"
+                !row.masked || row.sample,
+                "slot {slot}: a mask for a row that does not sample"
             );
+            require!(row.draft_token_ids.is_empty(), "slot {slot}: drafts");
             tokens += u64::from(row.num_tokens);
             // Lengths stand still in a step that is skipped, so there they say nothing.
             if skipped || state.failed {
@@ -312,6 +335,7 @@ impl Rank {
         &mut self,
         row: &pb::Row,
         literal: Option<&LiteralOutputs>,
+        placed: Option<&Placed>,
     ) -> Result<pb::RowResult, Misuse> {
         let mut result = pb::RowResult {
             slot: row.slot,
@@ -362,56 +386,41 @@ impl Rank {
                 .collect();
         }
         if row.sample {
-            let index = state.ids.len() - state.prompt_length;
-            let id = literal
-                .and_then(|literal| literal.next_id(&state.ids[..state.prompt_length], index))
-                .unwrap_or_else(|| {
-                    let index = u32::try_from(index).unwrap_or(u32::MAX);
-                    next_id(number, &state.sampling, index, vocab)
-                });
-            state.ids.push(id);
+            let (prompt, output) = state.ids.split_at(state.prompt_length);
+            let place = Place {
+                state: number,
+                prompt,
+                output_index: output.len(),
+                vocab_size: vocab,
+            };
+            match choose(&place, &state.sampling, literal, placed) {
+                Err(words) => {
+                    state.failed = true;
+                    result.status = pb::row_result::Status::Failed.into();
+                    result.error = words;
+                    return Ok(result);
+                }
+                Ok(None) => return Ok(result),
+                Ok(Some(id)) => {
+                    state.ids.push(id);
+                    result.tokens = vec![described(id, &state.sampling, vocab, false)];
+                }
+            }
             require!(
                 state.ids.len() <= self.shape.max_total_tokens as usize,
                 "slot {}: {} ids are above max_total_tokens",
                 row.slot,
                 state.ids.len()
             );
-            result.tokens = vec![described(id, &state.sampling, vocab, false)];
         }
         Ok(result)
     }
 }
 
-/// The id with the logprobs asked for: the sampled id is the best, and its successors follow.
-fn described(id: u32, sampling: &pb::SamplingParams, vocab: u32, always: bool) -> pb::SampledToken {
-    let top = (0..sampling.top_n.min(vocab))
-        .map(|rank| pb::TokenLogprob {
-            id: (id + rank) % vocab,
-            logprob: -0.5 * (1.0 + rank as f32),
-        })
-        .collect();
-    let logprob = (sampling.logprobs || always).then_some(-0.5);
-    pb::SampledToken { id, logprob, top }
-}
-
-fn check_sampling(slot: u32, sampling: &pb::SamplingParams) -> Result<(), Misuse> {
-    let inside = |value: Option<f32>, low: f32, high: f32| {
-        value.is_none_or(|value| value.is_finite() && value >= low && value <= high)
-    };
-    let positive = |value: Option<f32>| value.is_none_or(|value| value.is_finite() && value > 0.0);
-    let good = positive(sampling.temperature)
-        && sampling.top_k != Some(0)
-        && positive(sampling.top_p)
-        && inside(sampling.top_p, 0.0, 1.0)
-        && inside(sampling.min_p, 0.0, 1.0)
-        && inside(sampling.typical_p, 0.0, 1.0)
-        && positive(sampling.repetition_penalty)
-        && inside(sampling.frequency_penalty, -2.0, 2.0)
-        && inside(sampling.presence_penalty, -2.0, 2.0)
-        && sampling
-            .logit_bias
-            .iter()
-            .all(|entry| entry.bias.is_finite());
-    require!(good, "slot {slot}: sampling parameters out of range");
-    Ok(())
+fn empty_reply(step: &pb::Step) -> pb::StepReply {
+    pb::StepReply {
+        step_id: step.step_id,
+        timings: Some(pb::Timings::default()),
+        ..pb::StepReply::default()
+    }
 }

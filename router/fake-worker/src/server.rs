@@ -177,6 +177,14 @@ impl FakeWorker {
         std::mem::take(&mut *lock(&self.shared.waits))
     }
 
+    /// (masks that came, those of the last stream that came as the name of one sent before).
+    pub fn masks(&self) -> (u64, u64) {
+        (
+            self.shared.masks.load(Ordering::SeqCst),
+            self.shared.same_masks.load(Ordering::SeqCst),
+        )
+    }
+
     /// `true` once it died by its script.
     pub fn is_dead(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)

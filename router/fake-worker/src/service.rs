@@ -1,24 +1,20 @@
 //! The gRPC service of one fake rank.
 
-use crate::rank::{Rank, Shape, Verdict};
-use crate::script::{FaultKind, Script, Trigger};
+use crate::rank::Shape;
+use crate::script::Script;
 use crate::server::WorkerOptions;
+use crate::step_stream::StepStream;
 use headrace_worker_client::pb;
 use headrace_worker_client::pb::worker_server::Worker;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-/// A longer time is slept up to this much before its end; the rest is spun.
-const SPIN: Duration = Duration::from_millis(3);
-
-/// Waits between an answer and the next step that are kept for [`crate::FakeWorker::take_waits`].
-const MOST_WAITS: usize = 1 << 20;
-
-type Reply = Result<pb::RunReply, Status>;
+/// An item of the stream of replies.
+pub(crate) type Reply = Result<pb::RunReply, Status>;
 
 /// What the service and its owner share.
 #[derive(Debug, Default)]
@@ -29,12 +25,16 @@ pub(crate) struct Shared {
     pub(crate) closed: AtomicU64,
     /// First misuse of the protocol.
     pub(crate) misuse: Mutex<Option<String>>,
+    /// Masks that came, on all streams.
+    pub(crate) masks: AtomicU64,
+    /// Those of the last stream that came as the name of one sent before.
+    pub(crate) same_masks: AtomicU64,
     /// (rows of the step, time from the answer before it to its arrival).
     pub(crate) waits: Mutex<Vec<(usize, Duration)>>,
     /// The process is to end.
     pub(crate) dead: Notify,
-    generation: AtomicU64,
-    shape: Mutex<Option<Shape>>,
+    pub(crate) generation: AtomicU64,
+    pub(crate) shape: Mutex<Option<Shape>>,
 }
 
 /// One rank.
@@ -122,15 +122,14 @@ impl Worker for FakeService {
     ) -> Result<Response<Self::RunStream>, Status> {
         let generation = self.shared.generation.fetch_add(1, Ordering::SeqCst) + 1;
         let (replies, receiver) = mpsc::unbounded_channel();
-        let stream = StepStream {
-            service: self.clone(),
+        let stream = StepStream::new(
+            self.clone(),
             generation,
-            replies: replies.clone(),
-            frozen: Arc::new(AtomicBool::new(false)),
-            last_answer: None,
-        };
+            replies.clone(),
+            request.into_inner(),
+        );
         tokio::spawn(async move {
-            if let Err(status) = stream.serve(request.into_inner()).await {
+            if let Err(status) = stream.serve().await {
                 // The caller may have left.
                 let _ = replies.send(Err(status));
             }
@@ -166,242 +165,5 @@ impl FakeService {
         Ok(pb::PrepareProgress {
             message: Some(pb::prepare_progress::Message::Ready(ready)),
         })
-    }
-}
-
-/// One `Run` call.
-#[derive(Debug)]
-struct StepStream {
-    service: FakeService,
-    generation: u64,
-    replies: mpsc::UnboundedSender<Reply>,
-    /// No heartbeat goes out any more.
-    frozen: Arc<AtomicBool>,
-    last_answer: Option<Instant>,
-}
-
-impl StepStream {
-    async fn serve(mut self, mut inbound: Streaming<pb::RunMessage>) -> Result<(), Status> {
-        let first = inbound.message().await?.and_then(|message| message.message);
-        let Some(pb::run_message::Message::Open(open)) = first else {
-            return Err(self.misuse("the first message of Run is not Open"));
-        };
-        let Some(shape) = *lock(&self.service.shared.shape) else {
-            return Err(self.misuse("Run before Prepare"));
-        };
-        if open.num_blocks == 0 || open.num_blocks > shape.num_blocks {
-            return Err(self.misuse("Open asks for more blocks than there are"));
-        }
-        let mut rank = Rank::open(Shape {
-            num_blocks: open.num_blocks,
-            ..shape
-        });
-        self.answer(pb::run_reply::Message::Opened(pb::Opened {
-            epoch: open.epoch,
-        }));
-        self.start_heartbeat();
-        while let Some(message) = inbound.message().await? {
-            if self.service.shared.generation.load(Ordering::SeqCst) != self.generation {
-                return Err(Status::aborted("another stream was opened"));
-            }
-            match message.message {
-                Some(pb::run_message::Message::Step(step)) => self.step(&mut rank, &step).await?,
-                _ => return Err(self.misuse("a message of Run that is not a step")),
-            }
-        }
-        self.frozen.store(true, Ordering::SeqCst);
-        self.service.shared.closed.fetch_add(1, Ordering::SeqCst);
-        Ok(())
-    }
-
-    async fn step(&mut self, rank: &mut Rank, step: &pb::Step) -> Result<(), Status> {
-        let arrived = Instant::now();
-        let wait = self
-            .last_answer
-            .map(|answered| arrived - answered)
-            .unwrap_or_default();
-        let number = self.service.shared.steps.fetch_add(1, Ordering::SeqCst) + 1;
-        self.keep_wait(step.rows.len(), wait);
-        let script = Arc::clone(&self.service.script);
-        let fault = find_fault(&script, rank, step, number);
-        match fault {
-            Some((FaultKind::Die, _)) => {
-                self.service.shared.dead.notify_one();
-                return std::future::pending().await;
-            }
-            Some((FaultKind::Hang, _)) => return std::future::pending().await,
-            Some((FaultKind::Freeze, _)) => {
-                self.frozen.store(true, Ordering::SeqCst);
-                return std::future::pending().await;
-            }
-            Some((FaultKind::BreakStream, _)) => return Err(Status::unavailable("scripted")),
-            Some((FaultKind::SlowMillis(millis), _)) => {
-                tokio::time::sleep(Duration::from_millis(*millis)).await;
-            }
-            _ => {}
-        }
-        let tokens: u32 = step.rows.iter().map(|row| row.num_tokens).sum();
-        let too_big = script
-            .out_of_memory_above_tokens
-            .is_some_and(|most| tokens > most);
-        let verdict = match fault {
-            Some((FaultKind::FailStep, _)) => Verdict::Fail,
-            Some((FaultKind::OutOfMemory, _)) => Verdict::OutOfMemory,
-            _ if too_big => Verdict::OutOfMemory,
-            _ => Verdict::Compute,
-        };
-        let mut reply = rank
-            .run(step, verdict, script.literal.as_ref())
-            .map_err(|misuse| self.misuse(&misuse.to_string()))?;
-        spend(
-            arrived,
-            script.step_time(step.rows.iter().map(|row| row.num_tokens)),
-        )
-        .await;
-        if self.service.options.rank != 0 {
-            reply.rows.clear();
-        }
-        let spent = u64::try_from(arrived.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        reply.timings = Some(pb::Timings {
-            wait_ns: u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX),
-            forward_ns: spent,
-            total_ns: spent,
-            ..pb::Timings::default()
-        });
-        let twice = self.spoil(fault, rank, &mut reply);
-        if twice {
-            self.answer(pb::run_reply::Message::Step(reply.clone()));
-        }
-        self.answer(pb::run_reply::Message::Step(reply));
-        self.last_answer = Some(Instant::now());
-        Ok(())
-    }
-
-    /// Puts the fault's mistake into the answer; `true`: it is to be sent twice.
-    fn spoil(
-        &self,
-        fault: Option<(&FaultKind, usize)>,
-        rank: &mut Rank,
-        reply: &mut pb::StepReply,
-    ) -> bool {
-        let Some((kind, token_row)) = fault else {
-            return false;
-        };
-        let chosen = if token_row == usize::MAX {
-            None
-        } else {
-            Some(token_row)
-        };
-        let mut fail_row = |index: usize, status: pb::row_result::Status| {
-            if let Some(row) = reply.rows.get_mut(chosen.unwrap_or(index)) {
-                rank.mark_failed(row.slot);
-                *row = pb::RowResult {
-                    slot: row.slot,
-                    status: status.into(),
-                    error: "scripted".to_owned(),
-                    ..pb::RowResult::default()
-                };
-            }
-        };
-        match kind {
-            FaultKind::RowError(index) => fail_row(*index, pb::row_result::Status::Failed),
-            FaultKind::RowNotFinite(index) => fail_row(*index, pb::row_result::Status::NonFinite),
-            FaultKind::WrongStepId => reply.step_id += 1,
-            FaultKind::AnswerTwice => return true,
-            FaultKind::IdOutOfVocabulary => {
-                let token = reply.rows.iter_mut().flat_map(|row| &mut row.tokens).next();
-                if let Some(token) = token {
-                    token.id = self.service.options.vocab_size;
-                }
-            }
-            FaultKind::RowMissing => {
-                reply.rows.pop();
-            }
-            _ => {}
-        }
-        false
-    }
-
-    fn answer(&self, message: pb::run_reply::Message) {
-        // The router may have left: the stream's own end tells.
-        let _ = self.replies.send(Ok(pb::RunReply {
-            message: Some(message),
-        }));
-    }
-
-    fn keep_wait(&self, rows: usize, wait: Duration) {
-        if self.last_answer.is_some() {
-            let mut waits = lock(&self.service.shared.waits);
-            if waits.len() < MOST_WAITS {
-                waits.push((rows, wait));
-            }
-        }
-    }
-
-    fn misuse(&self, what: &str) -> Status {
-        tracing::error!(rank = self.service.options.rank, "{what}");
-        lock(&self.service.shared.misuse).get_or_insert_with(|| what.to_owned());
-        Status::invalid_argument(what)
-    }
-
-    /// Goes out while a step runs too: a long step is slept through for the most part.
-    fn start_heartbeat(&self) {
-        let (replies, frozen) = (self.replies.clone(), Arc::clone(&self.frozen));
-        let shared = Arc::clone(&self.service.shared);
-        let period = self.service.script.heartbeat_period();
-        tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(period).await;
-                if frozen.load(Ordering::SeqCst) {
-                    return;
-                }
-                let beat = pb::Heartbeat {
-                    steps_completed: shared.steps.load(Ordering::SeqCst),
-                };
-                let message = Some(pb::run_reply::Message::Heartbeat(beat));
-                if replies.send(Ok(pb::RunReply { message })).is_err() {
-                    return;
-                }
-            }
-        });
-    }
-}
-
-/// The fault for this step, and the row that triggered it (`usize::MAX`: the step did).
-fn find_fault<'a>(
-    script: &'a Script,
-    rank: &Rank,
-    step: &pb::Step,
-    number: u64,
-) -> Option<(&'a FaultKind, usize)> {
-    script.faults.iter().find_map(|fault| match &fault.when {
-        Trigger::Step(at) => (*at == number).then_some((&fault.what, usize::MAX)),
-        Trigger::TokenId(id) => step
-            .rows
-            .iter()
-            .position(|row| holds(rank, step, row.slot, *id))
-            .map(|row| (&fault.what, row)),
-    })
-}
-
-/// Whether the slot's sequence, which may enter with this very step, holds the id.
-fn holds(rank: &Rank, step: &pb::Step, slot: u32, id: u32) -> bool {
-    match step
-        .new_sequences
-        .iter()
-        .find(|sequence| sequence.slot == slot)
-    {
-        Some(sequence) => sequence.token_ids.contains(&id),
-        None => rank.slot_holds(slot, id),
-    }
-}
-
-/// Lets time pass until `duration` after `start`: slept as far as that is safe, then spun.
-async fn spend(start: Instant, duration: Duration) {
-    if let Some(nap) = duration.checked_sub(start.elapsed() + SPIN) {
-        tokio::time::sleep(nap).await;
-    }
-    while start.elapsed() < duration {
-        std::hint::spin_loop();
     }
 }

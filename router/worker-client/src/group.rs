@@ -2,10 +2,11 @@
 
 use crate::encode::encode_step;
 use crate::error::WorkerError;
+use crate::masks::{SentMasks, TokenMask};
 use crate::pb;
 use crate::reply::{ExpectedStep, OutcomeKind, SlotReports, decode_reply, outcome_kind};
 use crate::start::words;
-use headrace_scheduler::{StepOutcome, StepPlan, StepResult};
+use headrace_scheduler::{Slot, StepOutcome, StepPlan, StepResult};
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -80,7 +81,7 @@ impl From<pb::Timings> for StepTimings {
 /// One rank's stream.
 #[derive(Debug)]
 pub(crate) struct Rank {
-    /// Unbounded, but never longer than the steps in flight, whose number the caller bounds.
+    /// Unbounded, but never longer than the steps in flight and their masks, whose number the caller bounds.
     messages: mpsc::UnboundedSender<pb::RunMessage>,
     replies: Streaming<pb::RunReply>,
     /// Steps of `pending`, from the front, that this rank has answered.
@@ -122,6 +123,7 @@ pub struct RunningGroup {
     ranks: Vec<Rank>,
     pending: VecDeque<PendingStep>,
     slots: SlotReports,
+    masks: SentMasks,
     vocab_size: u32,
 }
 
@@ -131,6 +133,7 @@ impl RunningGroup {
             ranks,
             pending: VecDeque::new(),
             slots: SlotReports::default(),
+            masks: SentMasks::default(),
             vocab_size,
         }
     }
@@ -138,8 +141,39 @@ impl RunningGroup {
     /// Gives every rank the same step. Never waits.
     pub fn send(&mut self, plan: &StepPlan) -> Result<(), WorkerError> {
         let expected = self.slots.expect(plan);
+        self.to_every_rank(pb::run_message::Message::Step(encode_step(plan)))?;
+        self.pending.push_back(PendingStep {
+            expected,
+            kind: None,
+            result: None,
+            timings: StepTimings::default(),
+            other_words: String::new(),
+        });
+        Ok(())
+    }
+
+    /// Gives every rank the mask of a row that a step sent before announced. `position`: index of the output id that it
+    /// is for. Never waits.
+    pub fn send_mask(
+        &mut self,
+        step_id: u64,
+        slot: Slot,
+        position: u32,
+        mask: &TokenMask,
+    ) -> Result<(), WorkerError> {
+        let mask = self.masks.message(step_id, slot, position, mask);
+        self.to_every_rank(pb::run_message::Message::Mask(mask))
+    }
+
+    /// Tells every rank that a row that announced a mask samples nothing. Never waits.
+    pub fn call_off(&mut self, step_id: u64, slot: Slot) -> Result<(), WorkerError> {
+        let off = pb::MaskCalledOff { step_id, slot };
+        self.to_every_rank(pb::run_message::Message::MaskCalledOff(off))
+    }
+
+    fn to_every_rank(&self, message: pb::run_message::Message) -> Result<(), WorkerError> {
         let mut message = Some(pb::RunMessage {
-            message: Some(pb::run_message::Message::Step(encode_step(plan))),
+            message: Some(message),
         });
         let last = self.ranks.len().saturating_sub(1);
         for (rank, stream) in self.ranks.iter().enumerate() {
@@ -156,13 +190,6 @@ impl RunningGroup {
                 });
             }
         }
-        self.pending.push_back(PendingStep {
-            expected,
-            kind: None,
-            result: None,
-            timings: StepTimings::default(),
-            other_words: String::new(),
-        });
         Ok(())
     }
 
