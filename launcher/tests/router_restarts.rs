@@ -54,6 +54,19 @@ fn it_comes_back_on_its_port_and_a_single_worker_stays() {
     assert_eq!(configures[0]["api_keys"], configures[1]["api_keys"]);
     let models = stage.heard_of("model");
     assert_eq!((models.len(), &models[0]), (2, &models[1]));
+    let order = values(&stage.heard(), "type");
+    assert_eq!(
+        order,
+        [
+            "configure",
+            "model",
+            "group_up",
+            "configure",
+            "successor",
+            "model",
+            "group_up"
+        ]
+    );
     // A new epoch of the worker that was there.
     let ups = stage.heard_of("group_up");
     assert_eq!(values(&ups, "epoch"), [json!(1), json!(2)]);
@@ -255,6 +268,8 @@ fn a_download_goes_on_without_it() {
     running.wait_ready();
     assert_eq!(stage.pids("headrace.hub.download").len(), 1);
     assert_eq!(stage.heard_of("model").len(), 1);
+    // The first was never ready.
+    assert_eq!(stage.heard_of("successor").len(), 0);
     assert_eq!(values(&stage.heard_of("group_up"), "epoch"), [json!(1)]);
     running.signal(Signal::SIGTERM);
     assert_eq!(running.wait().code(), Some(0));

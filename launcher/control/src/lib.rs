@@ -15,6 +15,9 @@ pub const CONTROL_FD_VARIABLE: &str = "HEADRACE_CONTROL_FD";
 pub enum ToRouter {
     /// How to serve. Sent first, before any download.
     Configure(Box<RouterConfig>),
+    /// This router takes the place of one that was ready and died: `/health` is 200 from the start, for a probe that ends
+    /// the whole server would cost more than the restart. Sent after `Configure`.
+    Successor,
     /// What is served. Sent once, after downloads and header checks.
     Model(Box<ModelDocument>),
     /// The workers of a group listen. One address a rank, in rank order: `unix:///path`.

@@ -164,6 +164,9 @@ impl Supervisor {
         let start = self.router.start_number() + 1;
         self.router = Router::start(start, &self.settings.router, &self.log, &self.sender)
             .map_err(End::Failed)?;
+        if self.was_ready {
+            self.tell_router(&ToRouter::Successor);
+        }
         Ok(())
     }
 }

@@ -466,7 +466,7 @@ async fn health_and_readiness_follow_the_group() {
     );
     assert_eq!(probes(&harness), (200, 200));
 
-    // Said once, whatever came after.
+    // Said for each start, so that the launcher can tell of the restart's end.
     let ready = harness
         .seen
         .messages
@@ -475,7 +475,7 @@ async fn health_and_readiness_follow_the_group() {
         .iter()
         .filter(|message| matches!(message, ToLauncher::Ready { .. }))
         .count();
-    assert_eq!(ready, 1);
+    assert_eq!(ready, 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -156,6 +156,20 @@ fn it_listens_at_once_ignores_signals_and_drains() {
 }
 
 #[test]
+fn the_successor_of_a_router_that_was_ready_is_healthy_from_the_start() {
+    let mut router = Router::start(&config(0));
+    let address = router.address();
+    assert!(get(&address, "/health").starts_with("HTTP/1.1 503 "));
+    router.send(&ToRouter::Successor);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !get(&address, "/health").starts_with("HTTP/1.1 200 ") {
+        assert!(Instant::now() < deadline, "it stays unhealthy");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(get(&address, "/ready").starts_with("HTTP/1.1 503 "));
+}
+
+#[test]
 fn a_busy_port_is_named_and_final() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();

@@ -62,7 +62,7 @@ pub struct ModelLimits {
 /// What `/health` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HealthVerdict {
-    /// No worker group has been ready yet: 503.
+    /// No worker group has been ready yet, and no router before this one was: 503.
     Starting,
     /// 200, through restarts and drain.
     Healthy,
@@ -106,6 +106,8 @@ pub(crate) struct Board {
     pub(crate) group_up: bool,
     /// A group was up and requests could be validated.
     pub(crate) was_ready: bool,
+    /// A router before this one was ready.
+    pub(crate) is_successor: bool,
     pub(crate) draining: bool,
     /// Restarts are spent, or the engine task has ended.
     pub(crate) final_cause: Option<String>,
@@ -161,7 +163,7 @@ impl SharedStatus {
             HealthVerdict::Unhealthy(cause)
         } else if Duration::from_millis(silent) > ENGINE_WATCHDOG {
             HealthVerdict::Unhealthy(format!("the engine task has been silent for {silent} ms"))
-        } else if board.was_ready {
+        } else if board.was_ready || board.is_successor {
             HealthVerdict::Healthy
         } else {
             HealthVerdict::Starting

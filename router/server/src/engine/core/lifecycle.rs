@@ -48,6 +48,7 @@ impl EngineCore {
             ToRouter::Progress(progress) => {
                 self.status.update(|board| board.progress = Some(progress));
             }
+            ToRouter::Successor => self.status.update(|board| board.is_successor = true),
             ToRouter::Drain { grace_seconds } => self.begin_drain(now, grace_seconds),
         }
     }
@@ -158,12 +159,12 @@ impl EngineCore {
         self.announce();
     }
 
-    /// Once, when the first group is up and requests can be validated.
+    /// When a group is up and requests can be validated: the first time, and after each restart.
     pub(super) fn announce(&mut self) {
         let (Some(limits), Some(description)) = (self.limits, &self.description) else {
             return;
         };
-        if self.announced || !self.services_ready {
+        if !self.services_ready {
             return;
         }
         self.announced = true;
