@@ -289,11 +289,27 @@ fn what_the_model_cannot_do() {
     let stage = Stage::new();
     let model = stage.model();
     let folder = model.to_str().unwrap();
-    let cases: [(&[&str], &[&str]); 5] = [
+    let cases: [(&[&str], &[&str]); 7] = [
         (&["--dtype", "bfloat16"], &["--dtype bfloat16", "float32"]),
         (
             &["--max-total-tokens", "65"],
             &["--max-total-tokens 65", "64"],
+        ),
+        // One layer, one KV head of 4 numbers, 16 tokens, 4 bytes each, keys and values.
+        (
+            &["--kv-cache-memory", "511"],
+            &["--kv-cache-memory 511", "16 tokens", "512 bytes"],
+        ),
+        (
+            &[
+                "--kv-cache-memory",
+                "2047",
+                "--block-size",
+                "64",
+                "--num-shard",
+                "2",
+            ],
+            &["--kv-cache-memory 2047", "64 tokens", "2048 bytes"],
         ),
         (&["--num-shard", "3"], &["--num-shard 3", "2 query heads"]),
         (

@@ -39,7 +39,7 @@ pub(crate) struct BatchingFlags {
     pub(crate) target_itl_ms: Option<u32>,
 
     /// Memory of a worker's KV cache: bytes, or with a unit (`4GiB`, `500MB`); refused if the workers together have not
-    /// that much. Absent: measured.
+    /// that much, or if it does not hold one block. Absent: measured.
     #[arg(long, env)]
     pub(crate) kv_cache_memory: Option<ByteSize>,
 

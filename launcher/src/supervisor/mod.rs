@@ -108,7 +108,7 @@ pub(crate) fn run(mut settings: Settings, log: &Log) -> Result<u8, Failure> {
     }
     let document = source.resolve_local(&settings.model, &plan)?;
     if let Some(document) = &document {
-        plan.check(document)?;
+        plan.check(document, &settings.router)?;
     }
     for left in sweep_run_dirs() {
         log.info(&format!(

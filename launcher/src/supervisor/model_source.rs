@@ -228,7 +228,9 @@ impl Supervisor {
             ..origin
         };
         let document = resolve(place, &self.settings.model, origin).map_err(End::Failed)?;
-        self.plan.check(&document).map_err(End::Failed)?;
+        self.plan
+            .check(&document, &self.settings.router)
+            .map_err(End::Failed)?;
         self.document = Some(document);
         self.model_found()
     }

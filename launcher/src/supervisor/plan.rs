@@ -4,6 +4,7 @@ use crate::devices::{may_have_cuda, memory_bytes, usable_cores, visible_gpus};
 use crate::failure::Failure;
 use crate::flags::Device;
 use crate::settings::WorkerSettings;
+use headrace_checkpoint::hf_config::{DecoderShape, HfConfig};
 use headrace_control::{ModelDocument, RouterConfig};
 use std::path::Path;
 use std::time::Duration;
@@ -96,22 +97,44 @@ impl Plan {
         )))
     }
 
-    /// What only the model can tell.
-    pub(super) fn check(&self, document: &ModelDocument) -> Result<(), Failure> {
-        let heads = document
-            .config
-            .get("num_attention_heads")
-            .and_then(serde_json::Value::as_u64);
-        if let Some(heads) = heads
-            && u64::from(self.num_ranks) > heads
-        {
-            let line = format!(
-                "--num-shard {}: the model has {heads} query heads",
-                self.num_ranks
-            );
+    /// What only the model can tell, before its weights are read.
+    pub(super) fn check(
+        &self,
+        document: &ModelDocument,
+        config: &RouterConfig,
+    ) -> Result<(), Failure> {
+        // Its keys were checked when the document was made.
+        let keys = HfConfig::from_value(Path::new("config"), document.config.clone())?;
+        let shape = keys.decoder_shape()?;
+        let (ranks, heads) = (u64::from(self.num_ranks), shape.num_heads);
+        if ranks > heads {
+            let line = format!("--num-shard {ranks}: the model has {heads} query heads");
             return Err(Failure::usage(line));
         }
-        Ok(())
+        let block_bytes = self.block_bytes(&shape, &document.dtype, config.block_size);
+        match config.kv_cache_bytes {
+            Some(bytes) if bytes < block_bytes => Err(Failure::usage(format!(
+                "--kv-cache-memory {bytes}: holds no KV block of {} tokens, which takes {block_bytes} bytes",
+                config.block_size
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Keys and values of a block, on the rank that has most heads: the pool is as small as the smallest rank's.
+    fn block_bytes(&self, shape: &DecoderShape, dtype: &str, block_size: u32) -> u64 {
+        let is_half = self.is_cuda && dtype != "float32";
+        let heads = shape.num_kv_heads.div_ceil(u64::from(self.num_ranks));
+        [
+            2,
+            shape.num_layers,
+            heads,
+            shape.head_dim,
+            u64::from(block_size),
+            if is_half { 2 } else { 4 },
+        ]
+        .into_iter()
+        .fold(1, u64::saturating_mul)
     }
 
     pub(super) fn device_name(&self) -> &'static str {
