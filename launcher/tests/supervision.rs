@@ -329,6 +329,23 @@ fn the_limit_of_restarts_ends_the_run_with_the_cause() {
 }
 
 #[test]
+fn deaths_while_the_router_isolates_do_not_count() {
+    let stage = Stage::new();
+    let mut store = String::new();
+    let flags = model_flags(&stage, &mut store, &["--max-restarts", "1"]);
+    let variables = [("FAKE_WORKER", "die"), ("FAKE_ISOLATION", "1")];
+    let mut running = stage.start(&flags, &variables);
+    running.wait_until("fourth GroupUp", |stage| {
+        stage.heard_of("group_up").len() >= 4
+    });
+    let stdout = stage.read("stdout");
+    assert!(!stdout.contains("start again in 1.0 s"), "{stdout}");
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.wait().code(), Some(0));
+    stage.assert_nothing_left();
+}
+
+#[test]
 fn completed_steps_clear_the_count_of_restarts() {
     let stage = Stage::new();
     let mut store = String::new();

@@ -6,10 +6,14 @@ use crate::failure::Failure;
 use crate::flags::ServerFlags;
 use headrace_control::ApiKey;
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 /// Every request is compared with every key, and each name is a metric label.
 const MOST_KEYS: usize = 1024;
+/// Bytes of a file with as many keys, with room for words about each.
+const LONGEST_FILE: u64 = 1 << 20;
 /// A name is a metric label and a log field.
 const LONGEST_NAME: usize = 64;
 /// The operator's, in logs and metrics.
@@ -96,8 +100,16 @@ fn unnamed(key: &str, number: usize) -> ApiKey {
 
 fn read_file(path: &Path, found: &mut Vec<(Origin, ApiKey)>) -> Result<(), Failure> {
     let flag = format!("--api-key-file {}", path.display());
-    let text = std::fs::read_to_string(path)
+    let mut text = String::new();
+    // Not by its size: it may be a pipe.
+    File::open(path)
+        .and_then(|file| file.take(LONGEST_FILE + 1).read_to_string(&mut text))
         .map_err(|error| Failure::usage(format!("{flag}: {error}")))?;
+    if text.len() as u64 > LONGEST_FILE {
+        return Err(Failure::usage(format!(
+            "{flag}: longer than {LONGEST_FILE} bytes"
+        )));
+    }
     let before = found.len();
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     for (number, line) in (1..).zip(text.lines()) {
@@ -286,6 +298,9 @@ mod tests {
         let many: Vec<String> = (0..=MOST_KEYS).map(|number| format!("k{number}")).collect();
         let line = read_text(&many.join("\n"), &[]).expect_err("too many");
         assert!(line.contains("1025 keys; at most 1024"), "{line}");
+        let long = "#".repeat(1 + (1 << 20));
+        let line = read_text(&long, &[]).expect_err("too long");
+        assert_eq!(line, "--api-key-file keys: longer than 1048576 bytes");
         let line = read_text("s3cret", &["--api-key", "s3cret"]).expect_err("twice");
         assert!(
             line.contains("line 1: the key is that of --api-key too"),

@@ -41,7 +41,10 @@ impl Supervisor {
                 self.restarts.step_completed();
                 Ok(())
             }
-            ToLauncher::Isolation { suspects, .. } => {
+            ToLauncher::Isolation {
+                group: GROUP,
+                suspects,
+            } => {
                 self.restarts.isolate(suspects > 0);
                 Ok(())
             }
@@ -54,8 +57,10 @@ impl Supervisor {
                 self.condemned.get_or_insert((reason, until));
                 Ok(())
             }
-            // Of a start that is over.
-            ToLauncher::StepCompleted { .. } | ToLauncher::KillGroup { .. } => Ok(()),
+            // Of a start that is over, or of a group that is not here.
+            ToLauncher::StepCompleted { .. }
+            | ToLauncher::KillGroup { .. }
+            | ToLauncher::Isolation { .. } => Ok(()),
             ToLauncher::Failed { cause, is_final } => {
                 // What a router says that comes back and cannot bind may have passed by the next time.
                 if is_final && (self.router.start_number() == 1 || self.router.address().is_some())
