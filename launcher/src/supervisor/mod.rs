@@ -175,7 +175,7 @@ impl Supervisor {
             }
             // What an earlier router said last comes late.
             Event::Router(start, _) | Event::RouterSilent(start, _)
-                if start != self.router.start_number() =>
+                if start != self.router.start_number() || self.router.next_start().is_some() =>
             {
                 Ok(())
             }
