@@ -35,6 +35,12 @@ fn setting(name: &str, default: u64) -> u64 {
         .unwrap_or(default)
 }
 
+/// So many, or fewer where the setting asks for fewer seeds than usual.
+fn fewer(usual: u64) -> u64 {
+    let seeds = setting("HEADRACE_SIMULATION_SEEDS", SEEDS);
+    (usual * seeds.min(SEEDS)).div_ceil(SEEDS)
+}
+
 /// Says which seed failed.
 struct Seed(u64);
 
@@ -73,19 +79,24 @@ fn every_sequence_ends_once_with_the_undisturbed_ids() {
 #[test]
 fn two_waiting_tenants_are_never_further_apart_than_stated() {
     let (mut measured, mut widest) = (0, 0);
-    for seed in 0..300 {
+    let seeds = fewer(300);
+    for seed in 0..seeds {
         let (gaps, gap) = fairness::run(seed);
         measured += gaps;
         widest = widest.max(gap);
     }
-    assert!(measured > 100_000, "hardly anybody waits: {measured}");
-    assert!(widest > 60, "the bound is not tried: {widest}");
+    assert!(measured > 300 * seeds, "hardly anybody waits: {measured}");
+    assert!(
+        widest > 60 || seeds < 300,
+        "the bound is not tried: {widest}"
+    );
 }
 
 #[test]
 fn blocks_leave_the_cache_by_retention_and_last_use() {
-    let evicted: u64 = (0..2000).map(cache::run).sum();
-    assert!(evicted > 10_000, "the pool is never short: {evicted}");
+    let seeds = fewer(2000);
+    let evicted: u64 = (0..seeds).map(cache::run).sum();
+    assert!(evicted > 5 * seeds, "the pool is never short: {evicted}");
 }
 
 /// Seeds that once failed and are rare.
@@ -97,7 +108,7 @@ fn seeds_that_failed_before() {
 
 #[test]
 fn the_same_seed_gives_the_same_trace() {
-    for seed in 1..=REPLAYED {
+    for seed in 1..=fewer(REPLAYED) {
         assert_eq!(run::run(seed).trace, run::run(seed).trace, "seed {seed}");
     }
     assert_ne!(run::run(1).trace, run::run(2).trace);
