@@ -6,6 +6,7 @@
 )]
 
 mod cache;
+mod figures;
 mod masks;
 mod pause;
 mod scene;
