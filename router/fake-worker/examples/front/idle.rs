@@ -1,7 +1,8 @@
 //! What a stream costs that has nothing to say: thousands of them, open, their sequences waiting.
 
 use crate::accounts::resident;
-use crate::client::{Connection, completion, get, millis, percentile};
+use crate::client::{Connection, completion, millis, percentile};
+use crate::probe::watch_beside;
 use crate::rig::{Rig, Setup};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -25,15 +26,10 @@ pub async fn run(gguf: &Path, count: usize) {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let held = resident(rig.router_pid());
     let each = (held - before) as f64 / (count - 64) as f64;
-    let mut connection = Connection::open(rig.address).await.unwrap();
     let mut probes = Vec::new();
     for path in ["/metrics", "/health"] {
-        let request = get(path);
-        let mut times = Vec::new();
-        for _ in 0..200 {
-            times.push(connection.ask(&request).await.unwrap().total);
-        }
-        times.sort_unstable();
+        let (pause, time) = (Duration::from_millis(5), Duration::from_secs(2));
+        let times = watch_beside(rig.address, path, pause, time).await;
         probes.push(percentile(&times, 99.0));
     }
     drop(open);

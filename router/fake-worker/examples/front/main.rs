@@ -19,6 +19,7 @@ mod accounts;
 mod client;
 mod idle;
 mod overload;
+mod probe;
 mod rig;
 mod throughput;
 

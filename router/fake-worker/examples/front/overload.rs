@@ -3,9 +3,10 @@
 //! Open loop: arrivals are a Poisson process with a fixed seed, whatever the answers do. A request is good when its first
 //! token and its pace are within the limits.
 
-use crate::client::{Answer, completion};
-use crate::client::{Connection, field, get, millis, percentile};
+use crate::client::{Answer, Connection, completion, field, millis, percentile};
+use crate::probe::watch_beside;
 use crate::rig::{Rig, Setup};
+use crate::throughput::reject_rate;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::cell::RefCell;
@@ -14,10 +15,10 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 const STEP: Duration = Duration::from_millis(20);
-const BATCH: u32 = 32;
+const BATCH: u32 = 64;
 const TOKENS: u32 = 16;
 /// Half of them run, half of them wait: a wait of one request's time at most.
-const IN_THE_HOUSE: usize = 64;
+const IN_THE_HOUSE: usize = 128;
 /// Twice the time of a request from its first step to its last, and half a step more than a step.
 const FIRST_TOKEN_LIMIT: Duration = Duration::from_millis(2 * 20 * 16);
 const PACE_LIMIT: Duration = Duration::from_millis(30);
@@ -38,6 +39,7 @@ struct Level {
 }
 
 pub async fn run(gguf: &Path) {
+    let reject_rate = reject_rate(gguf, 3.0).await;
     let setup = Setup {
         max_concurrent_requests: IN_THE_HOUSE,
         max_batch_size: BATCH,
@@ -45,16 +47,18 @@ pub async fn run(gguf: &Path) {
     };
     let rig = Rig::start(gguf, &setup);
     let local = tokio::task::LocalSet::new();
-    local.run_until(levels(&rig)).await;
+    local.run_until(levels(&rig, reject_rate)).await;
 }
 
-async fn levels(rig: &Rig) {
+async fn levels(rig: &Rig, reject_rate: f64) {
     // What a full batch ends with, by arithmetic: the prefill takes one step and gives the first token.
     let knee = f64::from(BATCH) / (f64::from(TOKENS) * STEP.as_secs_f64());
     println!(
-        "Knee {knee:.0} requests/s ({BATCH} sequences, {TOKENS} tokens, steps of {} ms); {IN_THE_HOUSE} requests in the \
-         house; good: first token within {} ms, then {} ms a token.\n",
+        "Knee {knee:.0} requests/s ({BATCH} sequences, {TOKENS} tokens, steps of {} ms), 1/{:.0} of the {reject_rate:.0} \
+         that the front refuses; {IN_THE_HOUSE} requests in the house; good: first token within {} ms, then {} ms a \
+         token.\n",
         STEP.as_millis(),
+        reject_rate / knee,
         FIRST_TOKEN_LIMIT.as_millis(),
         PACE_LIMIT.as_millis()
     );
@@ -65,7 +69,12 @@ async fn levels(rig: &Rig) {
     println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     let mut peak = 0.0f64;
     for factor in LEVELS {
-        let (level, health) = tokio::join!(offer(rig, knee * factor), watch_health(rig));
+        let (pause, time) = (
+            Duration::from_millis(10),
+            Duration::from_secs_f64(LEVEL_SECONDS),
+        );
+        let health = watch_beside(rig.address, "/health", pause, time);
+        let (level, health) = tokio::join!(offer(rig, knee * factor), health);
         let a_second = |count: usize| count as f64 / LEVEL_SECONDS;
         peak = peak.max(a_second(level.good));
         let span = |times: &[Duration]| {
@@ -150,7 +159,7 @@ impl Level {
     fn take(&mut self, outcome: std::io::Result<Answer>) {
         match outcome {
             Ok(answer) if answer.status == 200 => {
-                let pace = (answer.total - answer.first) / (TOKENS - 1);
+                let pace = answer.total.saturating_sub(answer.first) / (TOKENS - 1);
                 self.completed += 1;
                 if answer.first <= FIRST_TOKEN_LIMIT && pace <= PACE_LIMIT {
                     self.good += 1;
@@ -167,20 +176,4 @@ impl Level {
             _ => self.failures += 1,
         }
     }
-}
-
-/// Times of `/health` while a level runs.
-async fn watch_health(rig: &Rig) -> Vec<Duration> {
-    let mut connection = Connection::open(rig.address).await.unwrap();
-    let request = get("/health");
-    let until = Instant::now() + Duration::from_secs_f64(LEVEL_SECONDS);
-    let mut times = Vec::new();
-    while Instant::now() < until {
-        let answer = connection.ask(&request).await.unwrap();
-        assert_eq!(answer.status, 200, "{}", answer.fields);
-        times.push(answer.total);
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    times.sort_unstable();
-    times
 }

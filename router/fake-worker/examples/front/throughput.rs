@@ -1,7 +1,8 @@
 //! Requests and tokens a second with a worker that takes no time, and what they cost whom.
 
 use crate::accounts::Account;
-use crate::client::{Connection, completion, get, millis, percentile};
+use crate::client::{Connection, completion, millis, percentile};
+use crate::probe::watch_beside;
 use crate::rig::{Rig, Setup};
 use std::path::Path;
 use std::sync::Arc;
@@ -32,15 +33,12 @@ pub async fn run(gguf: &Path, seconds: f64) {
         streams(&rig, 64, 256, seconds).await,
         streams(&rig, 512, 64, seconds).await,
     ];
-    let idle = probe(&rig, "/metrics").await;
-    let busy = {
-        let load = streams(&rig, 512, 64, seconds.min(4.0));
-        let probes = async {
-            tokio::time::sleep(Duration::from_millis(500)).await;
-            probe(&rig, "/metrics").await
-        };
-        tokio::join!(load, probes).1
+    let ask = |seconds| {
+        let (pause, time) = (Duration::from_millis(5), Duration::from_secs_f64(seconds));
+        watch_beside(rig.address, "/metrics", pause, time)
     };
+    let idle = ask(1.0).await;
+    let busy = tokio::join!(streams(&rig, 512, 64, 5.0), ask(4.0)).1;
     drop(rig);
     let refused = rejects(gguf, seconds).await;
     print_rows(rows.iter().chain([&refused]));
@@ -153,6 +151,12 @@ async fn streams(rig: &Rig, count: usize, tokens: u32, seconds: f64) -> Row {
     row
 }
 
+/// Requests a second that a full house refuses.
+pub async fn reject_rate(gguf: &Path, seconds: f64) -> f64 {
+    let row = rejects(gguf, seconds).await;
+    row.units / row.seconds
+}
+
 /// What a full house costs: every place is taken by a stream that stands still, and 64 connections ask all the same.
 async fn rejects(gguf: &Path, seconds: f64) -> Row {
     let setup = Setup {
@@ -174,18 +178,6 @@ async fn rejects(gguf: &Path, seconds: f64) -> Row {
         completion(index, 32, 1, false)
     })
     .await
-}
-
-async fn probe(rig: &Rig, path: &str) -> Vec<Duration> {
-    let mut connection = Connection::open(rig.address).await.unwrap();
-    let request = get(path);
-    let mut times = Vec::new();
-    for _ in 0..200 {
-        times.push(connection.ask(&request).await.unwrap().total);
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    times.sort_unstable();
-    times
 }
 
 /// CPU time since `before`.
