@@ -3,6 +3,7 @@
 
 pub mod chat;
 pub mod completion;
+pub mod control;
 pub mod errors;
 pub mod models;
 pub mod native;

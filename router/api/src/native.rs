@@ -90,6 +90,17 @@ pub struct GenerateParameters {
     pub adapter_id: Option<String>,
     /// Encode the prompt with the tokenizer's special tokens. Default true.
     pub add_special_tokens: Option<bool>,
+    /// Class in the queue: lower ones run first. Default: the API key's; a number below the key's is refused.
+    #[schema(minimum = -100, maximum = 100)]
+    pub priority: Option<i32>,
+    /// Cached prefixes are shared with requests of the same salt only.
+    #[schema(min_length = 1, max_length = 1024)]
+    pub cache_salt: Option<String>,
+    /// `in_memory` (default), or `24h`: the prompt's cache stays longer than those of others.
+    pub prompt_cache_retention: Option<String>,
+    /// Seconds from the request's arrival by which it must have begun to run; it is refused or fails if it cannot.
+    #[schema(exclusive_minimum = 0.0, maximum = 86400.0)]
+    pub timeout: Option<f32>,
 }
 
 /// Answer of `/generate`; `/` puts it into an array of one.

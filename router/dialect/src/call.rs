@@ -1,5 +1,7 @@
 //! What a client asks for, whatever the dialect.
 
+use crate::terms::Terms;
+
 /// Prompts × choices to run, not yet tokenised.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
@@ -29,6 +31,8 @@ pub struct Call {
     pub report: Report,
     /// As events.
     pub stream: bool,
+    /// How the house treats it.
+    pub terms: Terms,
 }
 
 impl Call {
@@ -48,6 +52,7 @@ impl Call {
             truncate: None,
             report: Report::default(),
             stream: false,
+            terms: Terms::default(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Every way in which a request is refused or fails, and its status and body per dialect.
 
 use headrace_api::errors::{ErrorResponse, OpenAiError, OpenAiErrorResponse};
+use std::time::Duration;
 
 /// Whose clients read the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub enum Cause {
     ContextLength,
     /// No key, or a wrong one.
     Unauthorized,
+    /// A key that does not open this route.
+    Forbidden,
     /// Nobody answers to this model name.
     ModelNotFound,
     /// No such route.
@@ -61,6 +64,9 @@ pub struct Refusal {
     cause: Cause,
     message: String,
     param: Option<String>,
+    code: Option<&'static str>,
+    is_final: bool,
+    retry_after: Option<Duration>,
 }
 
 impl Refusal {
@@ -70,16 +76,16 @@ impl Refusal {
             cause,
             message: message.into(),
             param: None,
+            code: None,
+            is_final: false,
+            retry_after: None,
         }
     }
 
     /// A bound of a field, in TGI's words: the message gets TGI's prefix.
     pub fn validation(param: &str, message: impl AsRef<str>) -> Self {
-        Self {
-            cause: Cause::Validation,
-            message: format!("Input validation error: {}", message.as_ref()),
-            param: Some(param.to_owned()),
-        }
+        let message = format!("Input validation error: {}", message.as_ref());
+        Self::new(Cause::Validation, message).with_param(param)
     }
 
     /// Something that headrace does not do.
@@ -89,23 +95,17 @@ impl Refusal {
 
     /// A field of the wrong type.
     pub fn wrong_type(path: &str, found: &str, expected: &str) -> Self {
-        Self {
-            cause: Cause::WrongType,
-            message: format!(
-                "Failed to deserialize the JSON body into the target type: {path}: invalid type: {found}, \
-                 expected {expected}"
-            ),
-            param: Some(path.to_owned()),
-        }
+        Self::shape(
+            path,
+            &format!("{path}: invalid type: {found}, expected {expected}"),
+        )
     }
 
     /// A field that is missing or given twice.
     pub fn shape(path: &str, problem: &str) -> Self {
-        Self {
-            cause: Cause::WrongType,
-            message: format!("Failed to deserialize the JSON body into the target type: {problem}"),
-            param: Some(path.to_owned()),
-        }
+        let message =
+            format!("Failed to deserialize the JSON body into the target type: {problem}");
+        Self::new(Cause::WrongType, message).with_param(path)
     }
 
     /// An integer that its field cannot hold.
@@ -151,6 +151,42 @@ impl Refusal {
         self
     }
 
+    /// Says more than its cause does, for `code` on `/v1`.
+    #[must_use]
+    pub(crate) fn with_code(mut self, code: &'static str) -> Self {
+        self.code = Some(code);
+        self
+    }
+
+    /// The same request would fail again.
+    #[must_use]
+    pub(crate) fn not_to_be_repeated(mut self) -> Self {
+        self.is_final = true;
+        self
+    }
+
+    /// When this request may be sent again, where that is known better than for all.
+    #[must_use]
+    pub fn with_retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait);
+        self
+    }
+
+    /// See [`Refusal::with_retry_after`].
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// `false`: the same request would fail again, and clients that repeat by themselves are told so.
+    pub fn may_be_repeated(&self) -> bool {
+        !self.is_final
+    }
+
+    /// The field that is wrong.
+    pub fn param(&self) -> Option<&str> {
+        self.param.as_deref()
+    }
+
     /// What is wrong.
     pub fn cause(&self) -> Cause {
         self.cause
@@ -174,6 +210,7 @@ impl Refusal {
             Cause::BatchSize => "batch size exceeded",
             Cause::Template => "template_error",
             Cause::Unauthorized => "unauthorized",
+            Cause::Forbidden => "forbidden",
             Cause::ModelNotFound => "model_not_found",
             Cause::NotFound => "not_found",
             Cause::MethodNotAllowed => "method_not_allowed",
@@ -200,6 +237,7 @@ impl Refusal {
                 Dialect::OpenAi => 400,
             },
             Cause::Unauthorized => 401,
+            Cause::Forbidden => 403,
             Cause::ModelNotFound => match dialect {
                 Dialect::Native => 422,
                 Dialect::OpenAi => 404,
@@ -239,6 +277,7 @@ impl Refusal {
 
     fn openai(&self, http_status_code: Option<u16>) -> OpenAiErrorResponse {
         let (kind, code) = self.openai_type_and_code();
+        let code = self.code.or(code);
         OpenAiErrorResponse {
             error: OpenAiError {
                 message: self.message.clone(),
@@ -255,6 +294,7 @@ impl Refusal {
         match self.cause {
             Cause::ContextLength => ("invalid_request_error", Some("context_length_exceeded")),
             Cause::Unauthorized => ("invalid_request_error", Some("invalid_api_key")),
+            Cause::Forbidden => ("invalid_request_error", Some("permission_denied")),
             Cause::ModelNotFound => ("invalid_request_error", Some("model_not_found")),
             Cause::Overloaded => ("rate_limit_exceeded", Some("rate_limit_exceeded")),
             Cause::Unavailable => ("server_error", Some("service_unavailable")),
@@ -296,6 +336,7 @@ mod tests {
             (Cause::Template, 422, 400),
             (Cause::ContextLength, 422, 400),
             (Cause::Unauthorized, 401, 401),
+            (Cause::Forbidden, 403, 403),
             (Cause::ModelNotFound, 422, 404),
             (Cause::PayloadTooLarge, 413, 413),
             (Cause::MediaType, 415, 415),

@@ -1,6 +1,7 @@
 //! What the routes share, and how they are put together.
 
-use crate::auth::{self, Keys};
+use crate::auth::{self, Holder, Keys};
+use crate::caller::Namespaces;
 use crate::engine::EngineHandle;
 use crate::metrics::Metrics;
 use crate::request_id;
@@ -38,6 +39,7 @@ struct Inner {
     pool: TokenisePool,
     slots: Arc<Semaphore>,
     keys: Keys,
+    namespaces: Namespaces,
 }
 
 impl AppState {
@@ -52,12 +54,16 @@ impl AppState {
             bytes: config.payload_limit.saturating_mul(8).max(16 << 20),
         };
         let pool = TokenisePool::start(config.validation_workers, bounds)?;
+        let namespaces = Namespaces::new();
+        let keys = Keys::new(&config.api_keys, config.admin_key.as_deref(), &namespaces);
+        metrics.set_keys(&keys.names());
         let permits = config.max_concurrent_requests.min(Semaphore::MAX_PERMITS);
         Ok(Self {
             inner: Arc::new(Inner {
                 engine,
                 model: OnceLock::new(),
-                keys: Keys::new(&config.api_keys),
+                keys,
+                namespaces,
                 slots: Arc::new(Semaphore::new(permits)),
                 config,
                 metrics,
@@ -86,6 +92,10 @@ impl AppState {
 
     pub(crate) fn pool(&self) -> &TokenisePool {
         &self.inner.pool
+    }
+
+    pub(crate) fn namespaces(&self) -> &Namespaces {
+        &self.inner.namespaces
     }
 
     /// The model's services, once they are there.
@@ -164,8 +174,11 @@ pub(crate) fn dialect_of(path: &str) -> Dialect {
 /// The whole application.
 pub fn router(state: AppState) -> Router {
     let cors = cors(&state.config().cors_allow_origin);
-    routes::table()
-        .merge(crate::openapi::routes())
+    let mut table = routes::table().merge(crate::openapi::routes());
+    if state.inner.keys.has_admin() {
+        table = table.merge(routes::control_table());
+    }
+    table
         .fallback(routes::not_found)
         .method_not_allowed_fallback(routes::method_not_allowed)
         .layer(middleware::from_fn_with_state(state.clone(), guard))
@@ -186,6 +199,7 @@ async fn observe(State(state): State<AppState>, mut request: Request, next: Next
         request.method().clone(),
         shown_route(request.uri().path()),
         Arc::clone(state.metrics()),
+        Arc::clone(state.inner.keys.anyone()),
     ));
     request.extensions_mut().insert(Arc::clone(&log));
     let mut response = next.run(request).await;
@@ -218,22 +232,39 @@ async fn catch_panics(State(state): State<AppState>, request: Request, next: Nex
     reply::refused(&state, dialect, &refusal)
 }
 
-/// Asks for a key.
+/// Asks for a key, and notes whose it is.
 async fn guard(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let keys = &state.inner.keys;
     let path = request.uri().path();
-    if keys.is_empty() || auth::is_open(request.method(), path) || keys.admit(request.headers()) {
-        return next.run(request).await;
+    let is_control = keys.has_admin() && routes::is_control(path);
+    let needs_key = is_control || !keys.is_empty();
+    let refusal = match keys.holder(request.headers()) {
+        Holder::Key(_) if is_control => Refusal::new(
+            Cause::Forbidden,
+            "This route takes the admin key, and no other",
+        ),
+        Holder::Admin(caller) | Holder::Key(caller) => {
+            if let Some(log) = request.extensions().get::<Arc<RequestLog>>() {
+                log.set_caller(caller);
+            }
+            return next.run(request).await;
+        }
+        Holder::Nobody if !needs_key || auth::is_open(request.method(), path) => {
+            return next.run(request).await;
+        }
+        Holder::Nobody => Refusal::new(
+            Cause::Unauthorized,
+            "A valid API key is required: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`",
+        ),
+    };
+    if let Some(log) = request.extensions().get::<Arc<RequestLog>>() {
+        log.fail(&refusal);
     }
-    let refusal = Refusal::new(
-        Cause::Unauthorized,
-        "A valid API key is required: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`",
-    );
     reply::refused(&state, dialect_of(path), &refusal)
 }
 
 /// Response headers that scripts in browsers may read.
-const EXPOSED: [&str; 15] = [
+const EXPOSED: [&str; 16] = [
     "x-request-id",
     "request-id",
     "retry-after",
@@ -249,6 +280,7 @@ const EXPOSED: [&str; 15] = [
     "x-generated-tokens",
     "x-headrace-ignored",
     "x-accel-buffering",
+    "x-should-retry",
 ];
 
 fn cors(origins: &[String]) -> CorsLayer {

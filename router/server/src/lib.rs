@@ -2,6 +2,7 @@
 
 pub mod app;
 mod auth;
+mod caller;
 pub mod engine;
 pub mod health;
 pub mod listen;

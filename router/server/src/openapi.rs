@@ -1,7 +1,7 @@
 //! The `OpenAPI` document and its page.
 
 use crate::app::AppState;
-use crate::routes::{chat, completions, generate, info, probes, reply, tokenize};
+use crate::routes::{chat, completions, control, generate, info, probes, reply, tokenize};
 use axum::Router;
 use axum::response::Response;
 use axum::routing::get;
@@ -30,6 +30,8 @@ const DOCUMENT_PATH: &str = "/api-doc/openapi.json";
         probes::ping,
         probes::ready,
         probes::metrics,
+        control::drain,
+        control::flush_cache,
     ),
     info(
         title = "headrace",
@@ -38,7 +40,8 @@ const DOCUMENT_PATH: &str = "/api-doc/openapi.json";
     ),
     tags(
         (name = "Text Generation Inference", description = "TGI's routes"),
-        (name = "OpenAI", description = "OpenAI's routes")
+        (name = "OpenAI", description = "OpenAI's routes"),
+        (name = "Control", description = "For operators: there only with an admin key, and only for its holder")
     )
 )]
 struct Document;
@@ -77,6 +80,8 @@ mod tests {
             "/ready",
             "/metrics",
             "/invocations",
+            "/drain",
+            "/flush_cache",
         ] {
             assert!(paths.contains_key(path), "{path}");
         }

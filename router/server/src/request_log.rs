@@ -2,8 +2,9 @@
 //!
 //! The record is shared by the middleware, the handler and the body's stream; the line is written when the last of
 //! them is gone, which for a stream is after its last byte, and for a client that left is when that was noticed.
-//! Neither prompts nor keys are in it.
+//! Neither prompts nor keys are in it; a key's name is.
 
+use crate::caller::Caller;
 use crate::metrics::{FailureKind, FinishLabel, Metrics, RequestObservation};
 use headrace_dialect::end::EndReason;
 use headrace_dialect::refusal::{Cause, Refusal};
@@ -64,6 +65,7 @@ enum End {
 
 #[derive(Debug)]
 struct Record {
+    caller: Arc<Caller>,
     status: Option<u16>,
     is_generation: bool,
     counts: Counts,
@@ -88,6 +90,7 @@ impl RequestLog {
         method: http::Method,
         route: String,
         metrics: Arc<Metrics>,
+        anyone: Arc<Caller>,
     ) -> Self {
         Self {
             request_id,
@@ -96,6 +99,7 @@ impl RequestLog {
             arrival: Instant::now(),
             metrics,
             record: Mutex::new(Record {
+                caller: anyone,
                 status: None,
                 is_generation: false,
                 counts: Counts::default(),
@@ -115,12 +119,30 @@ impl RequestLog {
         self.arrival.elapsed()
     }
 
+    /// When the request arrived.
+    pub(crate) fn arrival(&self) -> Instant {
+        self.arrival
+    }
+
+    /// The request came with a key. Before [`RequestLog::begin_generation`].
+    pub(crate) fn set_caller(&self, caller: Arc<Caller>) {
+        self.lock().caller = caller;
+    }
+
+    /// Who is charged.
+    pub(crate) fn caller(&self) -> Arc<Caller> {
+        Arc::clone(&self.lock().caller)
+    }
+
     /// The request is one for generation: it counts in the metrics.
     pub(crate) fn begin_generation(&self) {
         let mut record = self.lock();
         if !record.is_generation {
             record.is_generation = true;
             self.metrics.request_received();
+            if let Some(key) = record.caller.index() {
+                self.metrics.key_received(key);
+            }
         }
     }
 
@@ -182,20 +204,32 @@ impl RequestLog {
             if matches!(record.end, End::Finished(_) | End::Refused(_)) {
                 return;
             }
-            // Messages of refusals may quote a client's values; the log gets those of our own failures only.
-            let shown = match refusal.cause() {
-                Cause::Generation
-                | Cause::Internal
-                | Cause::Incomplete
-                | Cause::IncompleteStream => refusal.message().to_owned(),
-                _ => refusal.error_type().to_owned(),
-            };
-            record.end = End::Refused(shown);
+            record.end = End::Refused(shown(refusal));
             record.is_generation
         };
         if is_generation {
             self.metrics.request_failed(failure_kind(refusal.cause()));
         }
+    }
+}
+
+/// What the log says of a refusal: what the client is told, where that is our own words; else its type and the field,
+/// for messages about a request's contents may quote them.
+fn shown(refusal: &Refusal) -> String {
+    match (refusal.cause(), refusal.param()) {
+        (
+            Cause::Generation
+            | Cause::Internal
+            | Cause::Incomplete
+            | Cause::IncompleteStream
+            | Cause::Overloaded
+            | Cause::Unavailable
+            | Cause::Unauthorized
+            | Cause::Forbidden,
+            _,
+        ) => refusal.message().to_owned(),
+        (_, Some(param)) => format!("{}: {param}", refusal.error_type()),
+        (_, None) => refusal.error_type().to_owned(),
     }
 }
 
@@ -212,6 +246,7 @@ fn failure_kind(cause: Cause) -> FailureKind {
         | Cause::BatchSize
         | Cause::ContextLength
         | Cause::Unauthorized
+        | Cause::Forbidden
         | Cause::ModelNotFound
         | Cause::NotFound
         | Cause::MethodNotAllowed
@@ -240,11 +275,19 @@ impl Drop for RequestLog {
         if record.is_generation && matches!(record.end, End::Unknown) {
             self.metrics.request_failed(FailureKind::Dropped);
         }
+        if record.is_generation
+            && let Some(key) = record.caller.index()
+        {
+            let counts = &record.counts;
+            self.metrics.key_done(key, counts.prompt, counts.generated);
+        }
+        let key = record.caller.name();
         // 499: nobody was left to read an answer.
         let status = record.status.unwrap_or(499);
         if record.is_generation {
             tracing::info!(
                 request_id = %self.request_id,
+                key,
                 route = %self.route,
                 status,
                 end,
@@ -260,14 +303,14 @@ impl Drop for RequestLog {
             );
         } else if self.method == http::Method::POST || status >= 400 && status != 503 {
             tracing::info!(
-                request_id = %self.request_id, method = %self.method, route = %self.route, status, end, detail,
-                total_ms, "request ended"
+                request_id = %self.request_id, key, method = %self.method, route = %self.route, status, end,
+                detail, total_ms, "request ended"
             );
         } else {
             // Probes and scrapes come every few seconds.
             tracing::debug!(
-                request_id = %self.request_id, method = %self.method, route = %self.route, status, end, detail,
-                total_ms, "request ended"
+                request_id = %self.request_id, key, method = %self.method, route = %self.route, status, end,
+                detail, total_ms, "request ended"
             );
         }
     }

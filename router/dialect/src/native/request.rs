@@ -6,6 +6,7 @@ use crate::fields::Fields;
 use crate::ignored::Ignored;
 use crate::json::Json;
 use crate::refusal::Refusal;
+use crate::terms::Terms;
 
 /// Which of the native routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +87,7 @@ pub(crate) struct Parameters {
     watermark: Option<bool>,
     has_grammar: bool,
     adapter_id: Option<String>,
+    terms: Terms,
 }
 
 /// Reads `parameters`: types, no bounds.
@@ -123,6 +125,7 @@ pub(crate) fn read_parameters(fields: &mut Fields<'_>) -> Result<Parameters, Ref
         watermark: fields.boolean("watermark")?,
         has_grammar: fields.get("grammar")?.is_some(),
         adapter_id: fields.string("adapter_id")?.map(str::to_owned),
+        terms: Terms::read(fields)?,
     })
 }
 
@@ -166,6 +169,7 @@ fn assemble(read: Parameters, inputs: String, stream: bool, ignored: Ignored) ->
     call.stops = read.stop;
     call.truncate = read.truncate;
     call.stream = stream;
+    call.terms = read.terms;
     let details = read.details || read.decoder_input_details;
     call.report = Report {
         // A stream shows every token's logprob; several sequences are ranked by them.
@@ -459,6 +463,6 @@ mod tests {
             request.ignored
         );
         documented.sort();
-        assert_eq!(documented.len(), 20);
+        assert_eq!(documented.len(), 24);
     }
 }

@@ -6,17 +6,17 @@ use crate::fields::Fields;
 use crate::ignored::Ignored;
 use crate::json::Json;
 use crate::refusal::{Cause, Refusal};
+use crate::terms::Terms;
 use std::collections::HashSet;
 
 /// Fields that change nothing in the answer: accepted with any value.
-const ADVISORY: [&str; 14] = [
+const ADVISORY: [&str; 13] = [
     "user",
     "metadata",
     "service_tier",
     "store",
     "prompt_cache_key",
     "prompt_cache_options",
-    "prompt_cache_retention",
     "safety_identifier",
     "verbosity",
     "moderation",
@@ -28,7 +28,7 @@ const ADVISORY: [&str; 14] = [
 
 /// Fields that headrace does not honour: refused unless their value asks for nothing. Each with the values, besides
 /// `null` and empty ones, that do.
-const REFUSED: [(&str, &[&str]); 38] = [
+const REFUSED: [(&str, &[&str]); 35] = [
     ("tools", &[]),
     ("tool_choice", &[r#""none""#, r#""auto""#]),
     ("functions", &[]),
@@ -57,8 +57,6 @@ const REFUSED: [(&str, &[&str]); 38] = [
     ("skip_special_tokens", &["true"]),
     ("prompt_logprobs", &["false", "0"]),
     ("truncate_prompt_tokens", &[]),
-    ("cache_salt", &[]),
-    ("priority", &["0"]),
     ("return_token_ids", &["false"]),
     ("return_tokens_as_token_ids", &["false"]),
     ("chat_template", &[]),
@@ -66,7 +64,6 @@ const REFUSED: [(&str, &[&str]); 38] = [
     ("documents", &[]),
     ("watermark", &["false"]),
     ("adapter_id", &[]),
-    ("timeout", &[]),
 ];
 
 /// What a stream carries.
@@ -93,6 +90,7 @@ pub(super) struct Common {
     pub(super) truncate: Option<u32>,
     pub(super) stream: bool,
     pub(super) shape: StreamShape,
+    pub(super) terms: Terms,
 }
 
 /// Reads the shared fields of a body and refuses what no `/v1` route honours.
@@ -120,6 +118,7 @@ pub(super) fn read_common(
         truncate: body.u32("truncate")?,
         stream,
         shape: read_stream_options(body, stream, ignored)?,
+        terms: Terms::read(body)?,
     };
     check(&common, bounds)?;
     Ok(common)
@@ -317,6 +316,7 @@ impl Common {
         call.ignore_eos = self.ignore_eos;
         call.truncate = self.truncate;
         call.stream = self.stream;
+        call.terms.clone_from(&self.terms);
         Bounds::check_sampling(call)
     }
 }

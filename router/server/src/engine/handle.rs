@@ -3,11 +3,11 @@
 use super::status::{EngineStatus, SharedStatus};
 use super::validated::{InvalidSequence, ValidatedSequence};
 use headrace_scheduler::{
-    FinishReason, SampledToken, SequenceFailure, SequenceId, SequenceRequest, SubmitError,
+    FinishReason, SampledToken, SequenceFailure, SequenceId, SequenceRequest, SubmitError, Time,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
 /// What the engine hears from requests and from `main`. Made by [`EngineHandle`] and [`SequenceStream`] alone.
@@ -30,6 +30,19 @@ pub(super) enum Order {
     Cancel(SequenceId),
     /// Tokenizer, template and defaults are built: requests can be validated.
     ServicesReady,
+    /// An operator wants a drain: the launcher is asked for it.
+    RequestDrain,
+    /// An operator wants the prefix cache emptied.
+    FlushCache(oneshot::Sender<FlushedCache>),
+}
+
+/// What a flush of the prefix cache did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlushedCache {
+    /// Blocks that only the cache held and that are free now.
+    pub freed_blocks: usize,
+    /// Blocks of running sequences: they are found by nobody else any more.
+    pub kept_blocks: usize,
 }
 
 /// The commands that wait for the engine.
@@ -184,6 +197,11 @@ impl EngineHandle {
         Ok(SubmittedSequence { stream, verdict })
     }
 
+    /// An instant on the scheduler's clock, for deadlines.
+    pub fn time_of(&self, instant: Instant) -> Time {
+        Time(instant.saturating_duration_since(self.status.origin()))
+    }
+
     /// What the engine last said about itself. Takes no part in its work.
     pub fn status(&self) -> EngineStatus {
         self.status.snapshot()
@@ -192,6 +210,22 @@ impl EngineHandle {
     /// How long a refused client should wait before it asks again.
     pub fn retry_after(&self) -> Duration {
         self.status.retry_after()
+    }
+
+    /// Asks the launcher for a drain, as on SIGTERM.
+    pub fn request_drain(&self) {
+        // A closed queue means that the process is ending.
+        let _ = self.commands.send(Command(Order::RequestDrain));
+    }
+
+    /// Empties the prefix cache; what running sequences hold of it is not found any more. Before the model is known
+    /// there is nothing to empty. `None`: the engine is gone.
+    pub async fn flush_cache(&self) -> Option<FlushedCache> {
+        let (sender, flushed) = oneshot::channel();
+        self.commands
+            .send(Command(Order::FlushCache(sender)))
+            .ok()?;
+        flushed.await.ok()
     }
 
     /// Tokenizer, template and defaults are built. Without this the engine never says that it is ready.

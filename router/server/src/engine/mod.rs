@@ -18,7 +18,7 @@ pub use self::core::EngineEnd;
 pub use config::{EngineConfig, Watchdog};
 pub use control::{ControlSocket, LauncherLink};
 pub use handle::{
-    Command, CommandQueue, EngineHandle, Interruption, SequenceEvent, SequenceStream,
+    Command, CommandQueue, EngineHandle, FlushedCache, Interruption, SequenceEvent, SequenceStream,
     SubmitFailure, SubmittedSequence,
 };
 pub use status::{EngineStats, EngineStatus, HealthVerdict, ModelLimits};

@@ -40,6 +40,18 @@ pub struct EngineStats {
     pub steps_completed: u64,
     /// Sequences whose end has not been told yet.
     pub open_streams: u64,
+    /// Sequences paused for clients that do not read.
+    pub paused: u64,
+    /// Ids that leave the queue in a second, of late; 0 while that is unknown.
+    pub drained_tokens_per_second: u64,
+    /// Most prefill tokens beside decoding rows in a step, by the target for its time, if there is one.
+    pub prefill_share: Option<u64>,
+    /// Sequences admitted before one in front of them that did not fit, since the start.
+    pub skipped_ahead: u64,
+    /// Sequences that waited for blocks which another was computing, since the start.
+    pub deferrals: u64,
+    /// Sequences whose deadline passed while they waited, since the start.
+    pub deadlines_exceeded: u64,
 }
 
 /// What one sequence of the served model may be.
@@ -128,6 +140,11 @@ impl SharedStatus {
                 ..Board::default()
             }),
         }
+    }
+
+    /// Where the scheduler's time begins.
+    pub(crate) fn origin(&self) -> Instant {
+        self.origin
     }
 
     /// The engine task says that it lives.

@@ -53,9 +53,10 @@ impl EngineTask {
     ) -> Self {
         let (progress, progress_reports) = mpsc::unbounded_channel();
         Self {
+            // That of the deadlines which routes give.
+            origin: Instant::from_std(core.shared_status().origin()),
             status: core.shared_status(),
             core,
-            origin: Instant::now(),
             tick_period,
             commands,
             control,

@@ -30,6 +30,15 @@ impl Gauge {
         self.0.store(value, Ordering::Relaxed);
     }
 
+    pub(super) fn increment(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Once for each [`Gauge::increment`].
+    pub(super) fn decrement(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+
     pub(super) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

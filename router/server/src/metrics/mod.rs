@@ -6,6 +6,7 @@
 
 mod exposition;
 mod instrument;
+mod keys;
 mod page;
 mod worker_time;
 
@@ -13,6 +14,7 @@ pub use exposition::CONTENT_TYPE;
 
 use headrace_worker_client::StepTimings;
 use instrument::{Counter, Gauge, Histogram, duration_histogram, length_histogram};
+use keys::Keys;
 use std::sync::OnceLock;
 use std::time::Duration;
 use worker_time::WorkerTime;
@@ -164,6 +166,7 @@ struct Lengths {
 #[derive(Debug)]
 pub struct Metrics {
     model_name: OnceLock<String>,
+    keys: OnceLock<Keys>,
     lengths: OnceLock<Lengths>,
     requests: Counter,
     successes: Counter,
@@ -214,6 +217,7 @@ impl Metrics {
     pub fn new() -> Self {
         Self {
             model_name: OnceLock::new(),
+            keys: OnceLock::new(),
             lengths: OnceLock::new(),
             requests: Counter::default(),
             successes: Counter::default(),
@@ -246,6 +250,11 @@ impl Metrics {
             .get_or_init(|| exposition::escape_label(name));
     }
 
+    /// Names of the API keys, in order. The first call counts; without it no key has series.
+    pub(crate) fn set_keys(&self, names: &[String]) {
+        self.keys.get_or_init(|| Keys::new(names));
+    }
+
     /// Bounds of the length histograms. The first call counts; before it no request can have been served.
     pub fn set_length_bounds(&self, max_input_tokens: u32, max_total_tokens: u32) {
         self.lengths.get_or_init(|| Lengths {
@@ -258,6 +267,23 @@ impl Metrics {
     /// A generation request arrived. Once a request, whatever the route.
     pub fn request_received(&self) {
         self.requests.increment();
+    }
+
+    /// It came with the key at this place of the list. Once a request.
+    pub(crate) fn key_received(&self, index: usize) {
+        if let Some(key) = self.keys.get().and_then(|keys| keys.get(index)) {
+            key.requests.increment();
+            key.open.increment();
+        }
+    }
+
+    /// And is over. Once a request.
+    pub(crate) fn key_done(&self, index: usize, prompt_tokens: usize, generated_tokens: u32) {
+        if let Some(key) = self.keys.get().and_then(|keys| keys.get(index)) {
+            key.open.decrement();
+            key.prompt_tokens.add(prompt_tokens as u64);
+            key.generated_tokens.add(u64::from(generated_tokens));
+        }
     }
 
     /// It ended without an answer. Once a request, instead of [`Metrics::request_succeeded`].

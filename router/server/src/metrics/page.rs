@@ -1,5 +1,7 @@
 //! The page of `/metrics`.
 
+mod queue;
+
 use super::exposition::Exposition;
 use super::instrument::Histogram;
 use super::{Counter, FailureKind, FinishLabel, Metrics, StepInstruments, StepMethod};
@@ -14,6 +16,10 @@ impl Metrics {
         self.worker_time.render(&mut page);
         self.render_engine(&mut page, status);
         render_block_books(&mut page, status);
+        queue::render(&mut page, &status.stats);
+        if let Some(keys) = self.keys.get() {
+            keys.render(&mut page);
+        }
         self.render_vllm(&mut page, status);
         page.into_text()
     }

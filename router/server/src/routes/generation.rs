@@ -1,12 +1,13 @@
 //! A request's sequences while they run: what the engine reports, turned into text, choice by choice.
 
 use crate::app::AppState;
-use crate::engine::{SequenceEvent, SequenceStream};
+use crate::engine::{Interruption, SequenceEvent, SequenceStream};
 use crate::request_log::RequestLog;
-use crate::validate::{SubmittedChoice, ValidatedCall, submit_refusal};
+use crate::validate::{Sender, SubmittedChoice, ValidatedCall, submit_refusal};
 use headrace_dialect::call::Call;
 use headrace_dialect::choice::{ChoiceRecord, ChoiceText, RawToken, TokenStep};
 use headrace_dialect::end::EndReason;
+use headrace_dialect::failure::Failure;
 use headrace_dialect::refusal::{Cause, Dialect, Refusal};
 use headrace_scheduler::{SampledToken, SequenceFailure, StopConditions};
 use std::future::Future;
@@ -97,7 +98,12 @@ impl Generation {
         dialect: Dialect,
     ) -> Result<Self, Refusal> {
         let is_stream = call.stream;
-        let validated = ValidatedCall::new(state, call, dialect).await?;
+        let caller = log.caller();
+        let sender = Sender {
+            caller: &caller,
+            arrival: log.arrival(),
+        };
+        let validated = ValidatedCall::new(state, call, dialect, sender).await?;
         let prompts = PromptInfo {
             ids: validated
                 .prompts()
@@ -228,8 +234,8 @@ impl Generation {
             Some(SequenceEvent::Token(token)) => Ok(self.token(choice, token)),
             // Every end by ids is known with its id, and the choice is over by then: this one is not ours.
             Some(SequenceEvent::Finished(_)) | None => Err(self.incomplete()),
-            Some(SequenceEvent::Failed(failure)) => Err(Refusal::generation(&describe(&failure))),
-            Some(SequenceEvent::Interrupted(cause)) => Err(Refusal::generation(&cause.to_string())),
+            Some(SequenceEvent::Failed(failure)) => Err(failure_of(failure).refusal()),
+            Some(SequenceEvent::Interrupted(cause)) => Err(interruption(cause).refusal()),
         }
     }
 
@@ -311,16 +317,21 @@ impl Generation {
     }
 }
 
-fn describe(failure: &SequenceFailure) -> String {
+/// The scheduler's reason in the dialects' terms.
+fn failure_of(failure: SequenceFailure) -> Failure {
     match failure {
-        SequenceFailure::NonFinite => {
-            "the model's output for this request is not finite".to_owned()
-        }
-        SequenceFailure::Row(words) | SequenceFailure::Step(words) => words.clone(),
-        SequenceFailure::DeadlineExceeded => "its deadline passed while it waited".to_owned(),
-        SequenceFailure::WorkerCrash => {
-            "the model worker died twice while it ran this request alone".to_owned()
-        }
-        SequenceFailure::OutOfMemory => "out of memory, even with nothing else running".to_owned(),
+        SequenceFailure::NonFinite => Failure::Numeric,
+        SequenceFailure::Row(words) | SequenceFailure::Step(words) => Failure::Worker(words),
+        SequenceFailure::OutOfMemory => Failure::OutOfMemory,
+        SequenceFailure::DeadlineExceeded => Failure::Deadline,
+        SequenceFailure::WorkerCrash => Failure::WorkerCrash,
+    }
+}
+
+/// The engine's.
+fn interruption(cause: Interruption) -> Failure {
+    match cause {
+        Interruption::DrainDeadline => Failure::Draining,
+        Interruption::WorkersLost(cause) => Failure::WorkersLost(cause),
     }
 }

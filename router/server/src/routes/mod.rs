@@ -3,6 +3,7 @@
 pub(crate) mod body;
 pub(crate) mod chat;
 pub(crate) mod completions;
+pub(crate) mod control;
 pub(crate) mod generate;
 pub(crate) mod generation;
 pub(crate) mod info;
@@ -17,7 +18,22 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use headrace_dialect::refusal::{Cause, Refusal};
 
-/// Every route but the documentation's.
+/// Paths of the control routes.
+const CONTROL_PATHS: [&str; 3] = ["/drain", "/flush_cache", "/reset_prefix_cache"];
+
+/// The control routes.
+pub(crate) fn control_table() -> Router<AppState> {
+    Router::new()
+        .route("/drain", post(control::drain))
+        // SGLang's clients of some releases ask with GET, and vLLM's by another name.
+        .route(
+            "/flush_cache",
+            get(control::flush_cache).post(control::flush_cache),
+        )
+        .route("/reset_prefix_cache", post(control::flush_cache))
+}
+
+/// Every route but the documentation's and the control routes.
 pub(crate) fn table() -> Router<AppState> {
     Router::new()
         .route("/", get(probes::root).post(generate::compat))
@@ -39,6 +55,11 @@ pub(crate) fn table() -> Router<AppState> {
         .route("/ping", get(probes::ping))
         .route("/ready", get(probes::ready))
         .route("/metrics", get(probes::metrics))
+}
+
+/// Whether a path is a control route's: there only with an admin key, and only for its holder.
+pub(crate) fn is_control(path: &str) -> bool {
+    CONTROL_PATHS.contains(&path)
 }
 
 /// No such path.

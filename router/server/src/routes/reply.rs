@@ -14,6 +14,9 @@ use std::time::Duration;
 /// Keys that nothing knows, in a request that was answered all the same.
 const IGNORED: HeaderName = HeaderName::from_static("x-headrace-ignored");
 
+/// `false`: `OpenAI`'s clients repeat errors from 500 on by themselves, and this one they would meet again.
+const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+
 /// A JSON body with a status.
 pub(crate) fn json_text(status: StatusCode, body: String) -> Response {
     let mut response = Response::new(Body::from(body));
@@ -29,26 +32,28 @@ pub(crate) fn json<T: serde::Serialize>(value: &T) -> Response {
     json_text(StatusCode::OK, to_json(value))
 }
 
+/// One of our wire types with a status.
+pub(crate) fn json_with<T: serde::Serialize>(status: StatusCode, value: &T) -> Response {
+    json_text(status, to_json(value))
+}
+
 /// An error's whole answer.
 pub(crate) fn refused(state: &AppState, dialect: Dialect, refusal: &Refusal) -> Response {
     let status =
         StatusCode::from_u16(refusal.status(dialect)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = json_text(status, refusal.body(dialect));
     let headers = response.headers_mut();
+    if !refusal.may_be_repeated() {
+        headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
+    }
+    let wait = || {
+        let of_all = || state.engine().retry_after();
+        retry_after(refusal.retry_after().unwrap_or_else(of_all))
+    };
     match refusal.cause() {
-        Cause::Overloaded => {
-            insert(
-                headers,
-                RETRY_AFTER,
-                retry_after(state.engine().retry_after()),
-            );
-        }
+        Cause::Overloaded => insert(headers, RETRY_AFTER, wait()),
         Cause::Unavailable => {
-            insert(
-                headers,
-                RETRY_AFTER,
-                retry_after(state.engine().retry_after()),
-            );
+            insert(headers, RETRY_AFTER, wait());
             // Some clients repeat at once on 503: make that cost them a connection.
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }

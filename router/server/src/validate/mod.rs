@@ -4,6 +4,7 @@
 //! makes the engine's sequence requests. So no route can send the engine something unchecked.
 
 mod prompts;
+mod terms;
 
 use crate::app::AppState;
 use crate::engine::{EngineHandle, SequenceStream, SubmitFailure};
@@ -17,6 +18,8 @@ use headrace_text::StopMode;
 use std::sync::Arc;
 
 pub(crate) use prompts::{encode_prompt, run_on_pool};
+pub(crate) use terms::Sender;
+use terms::Treatment;
 
 /// Prompts × choices, ready to run.
 #[derive(Debug)]
@@ -30,6 +33,7 @@ pub(crate) struct ValidatedCall {
     prompt_logprobs: bool,
     stops: Vec<String>,
     mode: StopMode,
+    treatment: Treatment,
 }
 
 /// One prompt's ids and how many tokens may follow.
@@ -50,13 +54,15 @@ pub(crate) struct SubmittedChoice {
 }
 
 impl ValidatedCall {
-    /// Checks a call against the served model and tokenises it.
+    /// Checks a call against the served model and its sender's key, and tokenises it.
     pub(crate) async fn new(
         state: &AppState,
         call: Call,
         dialect: Dialect,
+        sender: Sender<'_>,
     ) -> Result<Self, Refusal> {
         let services = state.services()?;
+        let treatment = Treatment::of(state, &call.terms, sender)?;
         let limits = state.context_limits()?;
         check_ids(&call, &limits)?;
         check_truncate(&call, &limits)?;
@@ -106,6 +112,7 @@ impl ValidatedCall {
                 Dialect::Native => StopMode::KeepStop,
                 Dialect::OpenAi => StopMode::CutStop,
             },
+            treatment,
         })
     }
 
@@ -157,12 +164,12 @@ impl ValidatedCall {
                     sampling,
                     stop: stop.clone(),
                     prompt_logprobs: self.prompt_logprobs,
-                    priority: 0,
-                    tenant: 0,
-                    deadline: None,
-                    namespace: 0,
+                    priority: self.treatment.priority,
+                    tenant: self.treatment.tenant,
+                    deadline: self.treatment.deadline,
+                    namespace: self.treatment.namespace,
                     constrained: false,
-                    retention: headrace_scheduler::Retention::default(),
+                    retention: self.treatment.retention,
                 };
                 submitted.push(SubmittedChoice {
                     stream: engine.submit(request).await?,
@@ -285,9 +292,18 @@ fn check_min_tokens(min_tokens: u32, max_new_tokens: u32) -> Result<(), Refusal>
 pub(crate) fn submit_refusal(failure: &SubmitFailure) -> Refusal {
     use headrace_scheduler::SubmitError;
     match failure {
-        SubmitFailure::Queue(
-            SubmitError::QueueFull { .. } | SubmitError::DeadlineTooClose { .. },
-        ) => Refusal::overloaded(),
+        SubmitFailure::Queue(SubmitError::QueueFull { .. }) => Refusal::overloaded(),
+        SubmitFailure::Queue(SubmitError::DeadlineTooClose { predicted }) => {
+            let message = if predicted.is_zero() {
+                "Model is overloaded: its `timeout` is over".to_owned()
+            } else {
+                let seconds = predicted.as_secs_f32().ceil();
+                format!(
+                    "Model is overloaded: it would wait for about {seconds} s, beyond its `timeout`"
+                )
+            };
+            Refusal::new(Cause::Overloaded, message).with_retry_after(*predicted)
+        }
         SubmitFailure::Queue(SubmitError::TooLong { .. }) => Refusal::new(
             Cause::ContextLength,
             format!("Input validation error: {failure}"),
@@ -303,6 +319,25 @@ pub(crate) fn submit_refusal(failure: &SubmitFailure) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wait_beyond_the_timeout_is_429_with_that_wait() {
+        use headrace_scheduler::SubmitError;
+        let predicted = std::time::Duration::from_millis(7_200);
+        let refusal = submit_refusal(&SubmitFailure::Queue(SubmitError::DeadlineTooClose {
+            predicted,
+        }));
+        assert_eq!(refusal.status(Dialect::Native), 429);
+        assert_eq!(refusal.status(Dialect::OpenAi), 429);
+        assert_eq!(refusal.retry_after(), Some(predicted));
+        assert_eq!(
+            refusal.message(),
+            "Model is overloaded: it would wait for about 8 s, beyond its `timeout`"
+        );
+        let full = SubmitFailure::Queue(SubmitError::QueueFull { waiting: 3 });
+        assert_eq!(submit_refusal(&full).message(), "Model is overloaded");
+        assert_eq!(submit_refusal(&full).retry_after(), None, "that of all");
+    }
 
     #[test]
     fn a_prompts_faults_name_the_dialects_field() {

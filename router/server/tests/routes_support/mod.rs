@@ -9,12 +9,15 @@
     reason = "test code, shared by several test binaries"
 )]
 
+pub mod golden;
 #[path = "../../../dialect/tests/tiny_tokenizer/mod.rs"]
 pub mod tiny_tokenizer;
 
 use axum::Router;
 use axum::body::Body;
-use headrace_control::{ModelDocument, RouterConfig, ToRouter, TokenizerSource, Weights};
+use headrace_control::{
+    ApiKey, ModelDocument, RouterConfig, ToLauncher, ToRouter, TokenizerSource, Weights,
+};
 use headrace_fake_worker::{FakeWorker, LiteralOutputs, Script, WorkerOptions};
 use headrace_router::app::{self, AppState};
 use headrace_router::engine::{EngineConfig, EngineStats, LauncherLink, RunningEngine};
@@ -74,6 +77,15 @@ pub fn config() -> RouterConfig {
     }
 }
 
+/// A named key: `NAME` is opened by `key of NAME`.
+pub fn key(name: &str, priority: i32) -> ApiKey {
+    ApiKey {
+        name: name.to_owned(),
+        key: format!("key of {name}"),
+        priority,
+    }
+}
+
 /// `Hello wörld!` in seven steps, one of them half a character, then the end id.
 pub fn greeting() -> Vec<u32> {
     let mut ids = vec![word("Hello"), word(" w")];
@@ -97,6 +109,8 @@ pub struct Server {
     pub app: Router,
     pub state: AppState,
     pub control: mpsc::UnboundedSender<ToRouter>,
+    /// What the launcher hears.
+    pub launcher: mpsc::UnboundedReceiver<ToLauncher>,
     worker: FakeWorker,
     engine: RunningEngine,
     folder: TempDir,
@@ -174,7 +188,7 @@ impl Server {
             vocab_size: vocab_size(),
         };
         let (control, messages) = mpsc::unbounded_channel();
-        let (link, _) = LauncherLink::channel();
+        let (link, launcher) = LauncherLink::channel();
         let metrics = Arc::new(Metrics::new());
         let engine = RunningEngine::start(
             EngineConfig::new(&config),
@@ -211,6 +225,7 @@ impl Server {
             app: app::router(state.clone()),
             state,
             control,
+            launcher,
             worker,
             engine,
             folder,
@@ -278,6 +293,17 @@ impl Server {
             .header("content-type", "application/json")
             .header("x-request-id", "test-id")
             .body(Body::from(body.to_owned()))
+            .unwrap();
+        self.send(request).await
+    }
+
+    /// With the key of this name.
+    pub async fn post_as(&self, name: &str, path: &str, body: &Value) -> Answer {
+        let request = Request::post(path)
+            .header("content-type", "application/json")
+            .header("x-request-id", "test-id")
+            .header("authorization", format!("Bearer key of {name}"))
+            .body(Body::from(body.to_string()))
             .unwrap();
         self.send(request).await
     }

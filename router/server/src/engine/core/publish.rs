@@ -27,6 +27,12 @@ impl EngineCore {
             steps_in_flight: stats.steps_in_flight as u64,
             steps_completed: self.steps_completed,
             open_streams: self.streams.len() as u64,
+            paused: stats.paused as u64,
+            drained_tokens_per_second: stats.drained_tokens_per_second,
+            prefill_share: stats.prefill_share.map(|tokens| tokens as u64),
+            skipped_ahead: stats.skipped_ahead,
+            deferrals: stats.deferrals,
+            deadlines_exceeded: stats.deadlines_exceeded,
         };
         self.status.update(|board| board.stats = stats);
     }

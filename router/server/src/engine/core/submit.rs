@@ -1,9 +1,10 @@
-//! What requests say: take this sequence, or forget that one.
+//! What requests say: take this sequence, or forget that one; and what operators do.
 
 use super::EngineCore;
 use super::streams::StreamFacts;
-use crate::engine::handle::{Command, Order, SequenceEvent, SubmitFailure};
+use crate::engine::handle::{Command, FlushedCache, Order, SequenceEvent, SubmitFailure};
 use crate::engine::validated::ValidatedSequence;
+use headrace_control::ToLauncher;
 use headrace_scheduler::Time;
 use tokio::sync::mpsc;
 
@@ -30,6 +31,24 @@ impl EngineCore {
                 self.services_ready = true;
                 self.announce();
             }
+            Order::RequestDrain => self.send(ToLauncher::DrainRequested),
+            Order::FlushCache(answer) => {
+                let flushed = self.flush_cache(now);
+                // The operator may be gone.
+                let _ = answer.send(flushed);
+            }
+        }
+    }
+
+    fn flush_cache(&mut self, now: Time) -> FlushedCache {
+        let Some(scheduler) = &mut self.scheduler else {
+            return FlushedCache::default();
+        };
+        let freed_blocks = scheduler.flush_cache(now);
+        tracing::info!(freed_blocks, "the prefix cache was flushed");
+        FlushedCache {
+            freed_blocks,
+            kept_blocks: scheduler.stats().owned_blocks,
         }
     }
 

@@ -133,6 +133,34 @@ fn every_name_of_the_compatibility_surface_is_there() {
 }
 
 #[test]
+fn the_queue_is_shown() {
+    let mut status = status();
+    status.stats.waiting_tokens = 70;
+    status.stats.drained_tokens_per_second = 900;
+    status.stats.paused = 2;
+    status.stats.skipped_ahead = 3;
+    status.stats.deferrals = 4;
+    status.stats.deadlines_exceeded = 5;
+    status.stats.recomputed_tokens = 6;
+    let page = busy().render(&status);
+    assert!(!page.contains("headrace_prefill_share"), "no target is set");
+    status.stats.prefill_share = Some(32);
+    let page_with_target = busy().render(&status);
+    for line in [
+        "headrace_queue_tokens 70",
+        "headrace_queue_drained_tokens_per_second 900",
+        "headrace_paused_sequences 2",
+        "headrace_prefill_share_tokens 32",
+        "headrace_skipped_ahead_total 3",
+        "headrace_deferrals_total 4",
+        "headrace_deadlines_exceeded_total 5",
+        "headrace_recomputed_tokens_total 6",
+    ] {
+        assert!(page_with_target.lines().any(|found| found == line), "{line}");
+    }
+}
+
+#[test]
 fn the_books_of_the_kv_pool_are_shown() {
     let mut status = status();
     status.stats.free_blocks = 5;

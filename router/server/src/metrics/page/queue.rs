@@ -1,0 +1,56 @@
+//! How the queue and the scheduler do.
+
+use super::Exposition;
+use crate::engine::EngineStats;
+
+/// headrace's own gauges and counters of the scheduler.
+pub(super) fn render(page: &mut Exposition, counts: &EngineStats) {
+    for (name, help, value) in [
+        (
+            "headrace_queue_tokens",
+            "Tokens to compute for the sequences that wait.",
+            counts.waiting_tokens,
+        ),
+        (
+            "headrace_queue_drained_tokens_per_second",
+            "Tokens that leave the queue in a second, of late; 0 while that is unknown.",
+            counts.drained_tokens_per_second,
+        ),
+        (
+            "headrace_paused_sequences",
+            "Sequences paused for clients that do not read.",
+            counts.paused,
+        ),
+    ] {
+        page.single((name, "gauge", help), "", value);
+    }
+    if let Some(tokens) = counts.prefill_share {
+        let name = "headrace_prefill_share_tokens";
+        let help = "Most prompt tokens beside decoding sequences in a step, by --target-itl-ms.";
+        page.single((name, "gauge", help), "", tokens);
+    }
+    for (name, help, value) in [
+        (
+            "headrace_skipped_ahead_total",
+            "Sequences admitted before one in front of them that did not fit.",
+            counts.skipped_ahead,
+        ),
+        (
+            "headrace_deferrals_total",
+            "Sequences that waited for a prefix which another was computing.",
+            counts.deferrals,
+        ),
+        (
+            "headrace_deadlines_exceeded_total",
+            "Sequences whose timeout passed while they waited.",
+            counts.deadlines_exceeded,
+        ),
+        (
+            "headrace_recomputed_tokens_total",
+            "Tokens computed again after a preemption or a restart.",
+            counts.recomputed_tokens,
+        ),
+    ] {
+        page.single((name, "counter", help), "", value);
+    }
+}
