@@ -1,22 +1,33 @@
 //! The log: JSON lines on standard error, in the shape that the launcher relays.
 
+use tracing::Subscriber;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// Starts the log. `level` is `trace` … `error`; an unknown one is `info`. The first call counts.
 pub fn start(level: &str) {
+    // An error means that a log is running already, as in tests.
+    let _ = subscriber(level, std::io::stderr).try_init();
+}
+
+/// What [`start`] starts, into any writer.
+pub fn subscriber<W>(level: &str, writer: W) -> impl Subscriber + Send + Sync + 'static
+where
+    W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
+{
     let level: tracing::Level = level.parse().unwrap_or(tracing::Level::INFO);
     // Libraries below us say at `info` what only their authors want to know.
     let filter = format!(
         "{},h2=warn,hyper=warn,hyper_util=warn,tower=warn,tonic=warn",
         level.as_str().to_lowercase()
     );
-    let subscriber = tracing_subscriber::fmt()
+    tracing_subscriber::fmt()
         .json()
         .flatten_event(true)
         .with_current_span(false)
         .with_span_list(false)
-        .with_writer(std::io::stderr)
-        .with_env_filter(EnvFilter::new(filter));
-    // An error means that a log is running already, as in tests.
-    let _ = subscriber.try_init();
+        .with_writer(writer)
+        .with_env_filter(EnvFilter::new(filter))
+        .finish()
 }

@@ -114,6 +114,10 @@ pub(crate) struct SharedStatus {
 
 /// What is written together.
 #[derive(Clone, Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what has happened so far, each on its own"
+)]
 pub(crate) struct Board {
     pub(crate) group_up: bool,
     /// A group was up and requests could be validated.

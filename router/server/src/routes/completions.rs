@@ -1,12 +1,11 @@
 //! `/v1/completions`.
 
 use super::body;
-use super::generation::{Generation, Happening};
+use super::chunks::{self, ChunkWriter, PromptChunks};
+use super::generation::Generation;
 use super::reply::{self, Measure};
 use crate::app::AppState;
-use crate::request_id;
 use crate::request_log::RequestLog;
-use crate::sse::{self, DONE, FrameWriter};
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -16,10 +15,9 @@ use headrace_dialect::call::Prompt;
 use headrace_dialect::choice::rank;
 use headrace_dialect::json::Json;
 use headrace_dialect::openai::{
-    CompletionCall, CompletionStream, Identity, check_model, completion, read_completion, usage,
+    CompletionCall, CompletionStream, completion, read_completion, usage,
 };
-use headrace_dialect::refusal::{Cause, Dialect, Refusal, to_json};
-use headrace_text::Tokenizer;
+use headrace_dialect::refusal::{Cause, Dialect, Refusal};
 use std::sync::Arc;
 
 /// Continue one or several prompts.
@@ -48,16 +46,6 @@ pub(crate) async fn completions(
     reply::finish(&state, &log, Dialect::OpenAi, result)
 }
 
-/// What stays the same in every chunk of an answer.
-pub(super) fn identity(state: &AppState, prefix: &str, model: String) -> Identity {
-    Identity {
-        id: format!("{prefix}-{}", request_id::fresh()),
-        created: reply::unix_seconds(),
-        model,
-        system_fingerprint: reply::system_fingerprint(state),
-    }
-}
-
 pub(crate) async fn run(
     state: &AppState,
     log: &Arc<RequestLog>,
@@ -66,13 +54,7 @@ pub(crate) async fn run(
     let permit = state.admit()?;
     let default_max_tokens = state.config().completions_default_max_tokens;
     let request = read_completion(json, &state.bounds(Dialect::OpenAi), default_max_tokens)?;
-    let services = state.services()?;
-    let served = &services.document.model_id;
-    check_model(
-        request.model.as_deref(),
-        served,
-        state.config().strict_model_name,
-    )?;
+    let services = chunks::served(state, request.model.as_deref())?;
     let CompletionCall {
         call,
         logprobs,
@@ -81,21 +63,21 @@ pub(crate) async fn run(
         ..
     } = request;
     let logprobs = logprobs.is_some();
-    let identity = identity(state, "cmpl", served.clone());
+    let identity = chunks::identity(state, "cmpl", services.document.model_id.clone());
     let characters = call.prompts.iter().map(Prompt::characters).sum();
     let is_stream = call.stream;
     let generation = Generation::start(state, log, permit, call, Dialect::OpenAi).await?;
     let prompts = generation.prompts().clone();
     let mut response = if is_stream {
         let choices = prompts.ids.len() * prompts.sequences;
-        let writer = CompletionWriter {
-            stream: CompletionStream::new(identity, shape, logprobs, prompts.tokens(), choices),
-            sequences: prompts.sequences,
+        let writer = ChunkWriter {
+            chunks: PromptChunks {
+                stream: CompletionStream::new(identity, shape, logprobs, prompts.tokens(), choices),
+                sequences: prompts.sequences,
+            },
             tokenizer: Arc::clone(&services.tokenizer),
         };
-        let mut response = sse::respond(generation, writer, Dialect::OpenAi);
-        reply::add_stream_headers(state, characters, &mut response);
-        response
+        reply::stream(state, generation, writer, Dialect::OpenAi, characters)
     } else {
         let mut records = generation.collect().await?;
         let usage = usage(&prompts.lengths(), &records);
@@ -107,46 +89,12 @@ pub(crate) async fn run(
         }
         let answer = completion(&identity, &records, usage, logprobs, &services.tokenizer)
             .ok_or_else(|| Refusal::new(Cause::Incomplete, "Incomplete generation"))?;
-        let mut response = reply::json(&answer);
         let measure = Measure {
             characters,
             compute_time: false,
         };
-        reply::add_timing(state, log, measure, &mut response);
-        response
+        reply::timed_json(state, log, measure, &answer)
     };
     reply::add_ignored(&mut response, &ignored);
     Ok(response)
-}
-
-struct CompletionWriter {
-    stream: CompletionStream,
-    sequences: usize,
-    tokenizer: Arc<Tokenizer>,
-}
-
-impl FrameWriter for CompletionWriter {
-    fn happening(&mut self, happening: Happening) -> Option<String> {
-        match happening {
-            Happening::Started {
-                choice,
-                cached_tokens,
-            } => {
-                if choice.is_multiple_of(self.sequences) {
-                    self.stream.add_cached_tokens(cached_tokens);
-                }
-                None
-            }
-            Happening::PromptLogprobs { .. } => None,
-            Happening::Token { choice, step } => self
-                .stream
-                .chunk(choice, step, &self.tokenizer)
-                .map(|chunk| to_json(&chunk)),
-        }
-    }
-
-    fn end(&mut self) -> Vec<String> {
-        let usage = self.stream.usage_chunk().map(|chunk| to_json(&chunk));
-        usage.into_iter().chain([DONE.to_owned()]).collect()
-    }
 }

@@ -19,17 +19,15 @@ use headrace_dialect::refusal::{Cause, Dialect, Refusal};
     )
 )]
 pub(crate) async fn flush_cache(State(state): State<AppState>) -> Response {
-    match state.engine().flush_cache().await {
-        Some(flushed) => reply::json(&CacheFlushed {
-            success: true,
-            freed_blocks: flushed.freed_blocks,
-            kept_blocks: flushed.kept_blocks,
-        }),
-        None => {
-            let refusal = Refusal::new(Cause::Unavailable, "The server is shutting down");
-            reply::refused(&state, Dialect::Native, &refusal)
-        }
-    }
+    let Some(flushed) = state.engine().flush_cache().await else {
+        let refusal = Refusal::new(Cause::Unavailable, "The server is shutting down");
+        return reply::refused(&state, Dialect::Native, &refusal);
+    };
+    reply::json(&CacheFlushed {
+        success: true,
+        freed_blocks: flushed.freed_blocks,
+        kept_blocks: flushed.kept_blocks,
+    })
 }
 
 /// Drain, as on SIGTERM: `/ready` turns 503 at once, what is admitted finishes within the grace time, new requests get 503,

@@ -5,7 +5,7 @@ use super::reply::{self, Measure};
 use super::{body, chat, completions};
 use crate::app::AppState;
 use crate::request_log::RequestLog;
-use crate::sse::{self, FrameWriter};
+use crate::sse::FrameWriter;
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -189,17 +189,15 @@ async fn whole(
     let tokenizer = &state.services()?.tokenizer;
     let answer = response(output, &records, &prompt_ids.unwrap_or_default(), tokenizer)
         .ok_or_else(|| Refusal::new(Cause::Incomplete, "Incomplete generation"))?;
-    let mut response = if route == NativeRoute::Compat {
-        reply::json(&[answer])
-    } else {
-        reply::json(&answer)
-    };
     let measure = Measure {
         characters,
         compute_time: true,
     };
-    reply::add_timing(state, log, measure, &mut response);
-    Ok(response)
+    Ok(if route == NativeRoute::Compat {
+        reply::timed_json(state, log, measure, &[answer])
+    } else {
+        reply::timed_json(state, log, measure, &answer)
+    })
 }
 
 fn stream(
@@ -213,9 +211,13 @@ fn stream(
         stream: NativeStream::new(output, input_length, generation.seed(0)),
         tokenizer: Arc::clone(&state.services()?.tokenizer),
     };
-    let mut response = sse::respond(generation, writer, Dialect::Native);
-    reply::add_stream_headers(state, characters, &mut response);
-    Ok(response)
+    Ok(reply::stream(
+        state,
+        generation,
+        writer,
+        Dialect::Native,
+        characters,
+    ))
 }
 
 struct NativeWriter {

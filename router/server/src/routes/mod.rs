@@ -2,6 +2,7 @@
 
 pub(crate) mod body;
 pub(crate) mod chat;
+mod chunks;
 pub(crate) mod completions;
 pub(crate) mod control;
 pub(crate) mod generate;

@@ -1,7 +1,9 @@
 //! Answers: JSON, errors, and TGI's headers.
 
+use super::generation::Generation;
 use crate::app::AppState;
 use crate::request_log::{Counts, RequestLog, Times};
+use crate::sse::{self, FrameWriter};
 use axum::body::Body;
 use axum::response::Response;
 use headrace_dialect::ignored::Ignored;
@@ -111,12 +113,7 @@ pub(crate) struct Measure {
 }
 
 /// TGI's headers of an answer that is not streamed.
-pub(crate) fn add_timing(
-    state: &AppState,
-    log: &RequestLog,
-    measure: Measure,
-    response: &mut Response,
-) {
+fn add_timing(state: &AppState, log: &RequestLog, measure: Measure, response: &mut Response) {
     let total = log.elapsed();
     let times: Times = log.times();
     let counts: Counts = log.counts();
@@ -143,8 +140,33 @@ pub(crate) fn add_timing(
     insert_static(headers, "x-generated-tokens", counts.generated.to_string());
 }
 
+/// 200, one of our wire types, and TGI's headers.
+pub(crate) fn timed_json<T: serde::Serialize>(
+    state: &AppState,
+    log: &RequestLog,
+    measure: Measure,
+    value: &T,
+) -> Response {
+    let mut response = json(value);
+    add_timing(state, log, measure, &mut response);
+    response
+}
+
+/// A generation as an event stream, with TGI's headers.
+pub(crate) fn stream(
+    state: &AppState,
+    generation: Generation,
+    writer: impl FrameWriter,
+    dialect: Dialect,
+    characters: usize,
+) -> Response {
+    let mut response = sse::respond(generation, writer, dialect);
+    add_stream_headers(state, characters, &mut response);
+    response
+}
+
 /// TGI's headers of a stream.
-pub(crate) fn add_stream_headers(state: &AppState, characters: usize, response: &mut Response) {
+fn add_stream_headers(state: &AppState, characters: usize, response: &mut Response) {
     let headers = response.headers_mut();
     add_compute(state, characters, headers);
     headers.insert(

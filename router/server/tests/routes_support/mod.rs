@@ -111,6 +111,7 @@ pub struct Server {
     pub control: mpsc::UnboundedSender<ToRouter>,
     /// What the launcher hears.
     pub launcher: mpsc::UnboundedReceiver<ToLauncher>,
+    document: ModelDocument,
     worker: FakeWorker,
     engine: RunningEngine,
     folder: TempDir,
@@ -210,26 +211,36 @@ impl Server {
         control
             .send(ToRouter::Model(Box::new(document.clone())))
             .unwrap();
-        if group_up {
-            state.set_model(ModelServices::load(document).unwrap());
-            engine.handle().services_ready();
-            control
-                .send(ToRouter::GroupUp {
-                    group: 0,
-                    epoch: 1,
-                    addresses: vec![worker.address()],
-                })
-                .unwrap();
-        }
-        Self {
+        let server = Self {
             app: app::router(state.clone()),
             state,
             control,
             launcher,
+            document,
             worker,
             engine,
             folder,
+        };
+        if group_up {
+            server.group_up(1);
         }
+        server
+    }
+
+    /// The worker's streams, a new start of them.
+    pub fn group_up(&self, epoch: u64) {
+        if epoch == 1 {
+            self.state
+                .set_model(ModelServices::load(self.document.clone()).unwrap());
+            self.state.engine().services_ready();
+        }
+        self.control
+            .send(ToRouter::GroupUp {
+                group: 0,
+                epoch,
+                addresses: vec![self.worker.address()],
+            })
+            .unwrap();
     }
 
     pub fn stats(&self) -> EngineStats {

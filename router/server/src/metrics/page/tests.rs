@@ -156,7 +156,10 @@ fn the_queue_is_shown() {
         "headrace_deadlines_exceeded_total 5",
         "headrace_recomputed_tokens_total 6",
     ] {
-        assert!(page_with_target.lines().any(|found| found == line), "{line}");
+        assert!(
+            page_with_target.lines().any(|found| found == line),
+            "{line}"
+        );
     }
 }
 

@@ -1,18 +1,10 @@
 //! On what terms requests run: classes, whose cached prefixes they see, and how long they may wait.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test ends by panicking"
-)]
-
-mod routes_support;
-
+use crate::routes_support::golden::{check, show};
+use crate::routes_support::tiny_tokenizer::bytes_of;
+use crate::routes_support::{Server, config, greeting, key, says};
 use headrace_control::RouterConfig;
 use headrace_fake_worker::Script;
-use routes_support::golden::{check, show};
-use routes_support::tiny_tokenizer::bytes_of;
-use routes_support::{Server, config, greeting, key, says};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::sync::mpsc;

@@ -1,20 +1,12 @@
 //! Control routes: there only with an admin key, and only for its holder.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test ends by panicking"
-)]
-
-mod routes_support;
-
+use crate::routes_support::golden::{check, show};
+use crate::routes_support::tiny_tokenizer::bytes_of;
+use crate::routes_support::{Answer, Server, config, greeting, key, says};
 use axum::body::Body;
 use headrace_control::{RouterConfig, ToLauncher, ToRouter};
 use headrace_fake_worker::Script;
 use http::Request;
-use routes_support::golden::{check, show};
-use routes_support::tiny_tokenizer::bytes_of;
-use routes_support::{Answer, Server, config, greeting, key, says};
 use serde_json::json;
 
 /// Every control route.

@@ -1,0 +1,14 @@
+//! The routes over the real engine and a fake worker: who may do what, on what terms, and what is said about it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test ends by panicking"
+)]
+
+mod control;
+mod probes;
+mod request_log;
+#[path = "../routes_support/mod.rs"]
+mod routes_support;
+mod terms;
