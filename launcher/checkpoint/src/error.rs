@@ -1,6 +1,31 @@
 //! The one error of this crate.
 
+use std::fmt::{self, Display, Formatter, Write};
 use std::path::{Path, PathBuf};
+
+/// Characters that an error shows of a text at most.
+const SHOWN: usize = 300;
+
+/// A text that a file may have had a hand in, as a part of one line: control characters are escaped, and what is too
+/// long is cut.
+#[derive(Clone, Copy, Debug)]
+pub struct OneLine<'a>(pub &'a str);
+
+impl Display for OneLine<'_> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        for (index, character) in self.0.chars().enumerate() {
+            if index == SHOWN {
+                return formatter.write_char('…');
+            }
+            if character.is_control() || matches!(character, '\u{2028}' | '\u{2029}') {
+                write!(formatter, "{}", character.escape_default())?;
+            } else {
+                formatter.write_char(character)?;
+            }
+        }
+        Ok(())
+    }
+}
 
 /// Why a checkpoint is not usable. `Display` is one line: the file, then what is wrong with it.
 #[derive(Debug, thiserror::Error)]
@@ -15,8 +40,8 @@ pub enum CheckpointError {
     },
     /// The file ends before something that it announces.
     #[error(
-        "{}: file is truncated: {what} needs bytes up to {end}, the file has {file_bytes}",
-        path.display()
+        "{}: file is truncated: {} needs bytes up to {end}, the file has {file_bytes}",
+        path.display(), OneLine(what)
     )]
     Truncated {
         /// The file.
@@ -29,7 +54,7 @@ pub enum CheckpointError {
         file_bytes: u64,
     },
     /// The contents break the format's rules.
-    #[error("{}: {problem}", path.display())]
+    #[error("{}: {}", path.display(), OneLine(problem))]
     Malformed {
         /// The file.
         path: PathBuf,
@@ -37,7 +62,7 @@ pub enum CheckpointError {
         problem: String,
     },
     /// A metadata or config key is missing.
-    #[error("{}: key `{key}` is missing", path.display())]
+    #[error("{}: key `{}` is missing", path.display(), OneLine(key))]
     MissingKey {
         /// The file.
         path: PathBuf,
@@ -45,7 +70,7 @@ pub enum CheckpointError {
         key: String,
     },
     /// A metadata or config key holds something unusable.
-    #[error("{}: key `{key}` {problem}", path.display())]
+    #[error("{}: key `{}` {}", path.display(), OneLine(key), OneLine(problem))]
     BadKey {
         /// The file.
         path: PathBuf,
@@ -55,7 +80,7 @@ pub enum CheckpointError {
         problem: String,
     },
     /// A tensor that the config promises is not there.
-    #[error("{}: tensor `{tensor}` is missing", path.display())]
+    #[error("{}: tensor `{}` is missing", path.display(), OneLine(tensor))]
     MissingTensor {
         /// The file, or the folder of shards.
         path: PathBuf,
@@ -63,7 +88,7 @@ pub enum CheckpointError {
         tensor: String,
     },
     /// A sound file that asks for what headrace cannot do.
-    #[error("{}: {what} is not supported", path.display())]
+    #[error("{}: {} is not supported", path.display(), OneLine(what))]
     Unsupported {
         /// The file.
         path: PathBuf,
@@ -106,6 +131,43 @@ impl CheckpointError {
         Self::Io {
             path: path.to_owned(),
             source,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by fuzzing: names of tensors and keys are the file's own text.
+    #[test]
+    fn what_a_file_says_stays_one_short_line() {
+        let path = Path::new("model.gguf");
+        let hostile = format!("a\nERROR b\u{1b}[2J{}", "x".repeat(10_000));
+        let errors = [
+            CheckpointError::malformed(path, format!("tensor `{hostile}` is listed twice")),
+            CheckpointError::bad_key(path, &hostile, format!("is {hostile}")),
+            CheckpointError::missing_key(path, &hostile),
+            CheckpointError::unsupported(path, hostile.as_str()),
+            CheckpointError::MissingTensor {
+                path: path.to_owned(),
+                tensor: hostile.clone(),
+            },
+            CheckpointError::Truncated {
+                path: path.to_owned(),
+                what: hostile.clone(),
+                end: 2,
+                file_bytes: 1,
+            },
+        ];
+        for error in errors {
+            let text = error.to_string();
+            assert!(text.starts_with("model.gguf: "), "{text}");
+            assert!(text.contains("a\\nERROR b\\u{1b}[2J"), "{text}");
+            assert!(
+                !text.contains(char::is_control) && text.len() < 1000,
+                "{text}"
+            );
         }
     }
 }

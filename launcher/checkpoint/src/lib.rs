@@ -15,4 +15,4 @@ pub mod hf_config;
 pub mod layout;
 pub mod safetensors;
 
-pub use error::CheckpointError;
+pub use error::{CheckpointError, OneLine};

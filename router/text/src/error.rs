@@ -1,5 +1,6 @@
 //! What can go wrong between text and ids. Every message is one line that names the file, key or value.
 
+use headrace_checkpoint::OneLine;
 use std::path::PathBuf;
 
 /// Failure to load a tokenizer, to encode a text or to take a stop string.
@@ -14,7 +15,7 @@ pub enum TextError {
         reason: String,
     },
     /// A file was read and does not hold what it should.
-    #[error("{path}: {reason}")]
+    #[error("{}: {}", path.display(), OneLine(reason))]
     Malformed {
         /// The file.
         path: PathBuf,
@@ -22,13 +23,13 @@ pub enum TextError {
         reason: String,
     },
     /// The tokenizer asks for something that headrace does not do.
-    #[error("unsupported tokenizer: {0}")]
+    #[error("unsupported tokenizer: {}", OneLine(_0))]
     Unsupported(String),
     /// The tokenizer's data contradicts itself.
-    #[error("invalid tokenizer: {0}")]
+    #[error("invalid tokenizer: {}", OneLine(_0))]
     Invalid(String),
     /// A text could not be turned into ids.
-    #[error("tokenizer error {0}")]
+    #[error("tokenizer error {}", OneLine(_0))]
     Encode(String),
     /// A stop string that would match everywhere.
     #[error("stop sequence {index} is empty")]

@@ -65,19 +65,25 @@ fn ids(vocabulary: &GgufVocabulary) -> Vocab {
 
 fn byte_level(vocabulary: &GgufVocabulary) -> Result<Built, TextError> {
     let kind = pre_tokenizer::find(vocabulary.pre.as_deref())?;
+    let ids = ids(vocabulary);
     let merges = vocabulary
         .merges
         .iter()
         .enumerate()
         .map(|(index, merge)| {
-            merge
+            let refuse = |why| TextError::Invalid(format!("tokenizer.ggml.merges[{index}] {why}"));
+            let (left, right) = merge
                 .split_once(' ')
-                .map(|(left, right)| (left.to_owned(), right.to_owned()))
-                .ok_or_else(|| TextError::Invalid(format!("tokenizer.ggml.merges[{index}]")))
+                .ok_or_else(|| refuse("has no space between its two tokens"))?;
+            // The library panics on some merges into what is no token.
+            if !ids.contains_key(&[left, right].concat()) {
+                return Err(refuse("makes a token that is not in tokenizer.ggml.tokens"));
+            }
+            Ok((left.to_owned(), right.to_owned()))
         })
         .collect::<Result<Vec<_>, _>>()?;
     let model = BPE::builder()
-        .vocab_and_merges(ids(vocabulary), merges)
+        .vocab_and_merges(ids, merges)
         .ignore_merges(kind.takes_whole_words)
         .build()
         .map_err(|error| TextError::Invalid(format!("tokenizer.ggml.merges: {error}")))?;

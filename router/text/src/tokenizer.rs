@@ -161,8 +161,7 @@ impl Tokenizer {
     }
 
     fn from_json(json: &[u8], config: &TokenizerConfig) -> Result<Self, TextError> {
-        let mut library =
-            Library::from_bytes(json).map_err(|error| TextError::Invalid(error.to_string()))?;
+        let mut library = read_library(json)?;
         // Lengths are the validation's business, not the tokenizer's.
         library.with_padding(None);
         library
@@ -406,6 +405,16 @@ impl Tokenizer {
     pub(crate) fn normalizes_added_tokens(&self) -> bool {
         self.added.has_normalized() && self.library.get_normalizer().is_some()
     }
+}
+
+/// The library panics on some files that are no tokenizers: here that is an error like the others.
+fn read_library(json: &[u8]) -> Result<Library, TextError> {
+    let invalid = |error: &dyn std::fmt::Display| TextError::Invalid(error.to_string());
+    // Most of such files are not even JSON: their errors name a line, and nothing panics.
+    serde_json::from_slice::<serde::de::IgnoredAny>(json).map_err(|error| invalid(&error))?;
+    std::panic::catch_unwind(|| Library::from_bytes(json))
+        .map_err(|_| invalid(&"the tokenizer library panicked on it"))?
+        .map_err(|error| invalid(&error))
 }
 
 fn added_tokens(library: &Library) -> Result<AddedTokens, TextError> {

@@ -431,3 +431,25 @@ fn continuing_needs_a_last_message_that_is_shown() {
     .unwrap();
     assert_eq!(keeping.render(&user("a "), &continued).unwrap().text, "[a ");
 }
+
+/// Found by fuzzing: the two characters of an end that overlaps its start.
+#[test]
+fn tags_that_are_not_whole_are_no_panic() {
+    let tokenizer = tiny();
+    for text in [
+        "{%}",
+        "{%}%}",
+        "a{%",
+        "{%%}",
+        "{%}{% generation %}x{% endgeneration %}",
+    ] {
+        // Whether it compiles is the template engine's business.
+        let _ = ChatTemplate::compile(text, &tokenizer);
+    }
+    let whole = "{% generation %}x{% endgeneration %}{%- generation -%}y{%+ endgeneration %}";
+    let template = ChatTemplate::compile(whole, &tokenizer).unwrap();
+    assert_eq!(
+        template.render(&user("hi"), &generate()).unwrap().text,
+        "xy"
+    );
+}

@@ -215,7 +215,8 @@ fn without_generation_blocks(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find("{%") {
-        let Some(length) = rest[start..].find("%}") else {
+        // Behind the opening: `{%}` is no whole tag.
+        let Some(length) = rest[start + 2..].find("%}").map(|length| length + 2) else {
             break;
         };
         let inside = &rest[start + 2..start + length];

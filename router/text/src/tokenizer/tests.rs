@@ -181,3 +181,51 @@ proptest! {
         prop_assert!(tokenizer.fewest_tokens(&text) <= encoding.ids.len());
     }
 }
+
+/// Found by fuzzing: the library panics on a decoder that is cut off, and on a merge that is longer than any token.
+#[test]
+fn files_on_which_the_library_panics_are_errors_of_one_line() {
+    let whole = serde_json::json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+        "pre_tokenizer": null, "post_processor": null, "decoder": {"type": "Fuse"},
+        "model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": ["a b"]},
+    })
+    .to_string();
+    let cut = &whole[..whole.find("Fuse").unwrap()];
+    for json in [
+        whole.as_str(),
+        cut,
+        "",
+        "{\"decoder\": {\"type\": \"x\\ny\"}}",
+    ] {
+        let error = Tokenizer::from_bytes(json.as_bytes())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            !error.contains('\n') && !error.is_empty(),
+            "{json}: {error}"
+        );
+    }
+    let vocabulary = |merge: &str| GgufVocabulary {
+        model: crate::gguf::VocabularyModel::Gpt2,
+        pre: None,
+        tokens: vec!["a".to_owned(), "b".to_owned()],
+        kinds: vec![crate::gguf::TokenKind::Normal; 2],
+        scores: Vec::new(),
+        merges: vec![merge.to_owned()],
+        bos_id: None,
+        eos_id: None,
+        end_of_turn_id: None,
+        unknown_id: None,
+        padding_id: None,
+        add_bos: None,
+        add_eos: None,
+        add_space_prefix: None,
+        chat_template: None,
+    };
+    for merge in ["a b", "ab"] {
+        let error = Tokenizer::from_gguf_vocabulary(vocabulary(merge)).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("tokenizer.ggml.merges[0]"), "{text}");
+    }
+}
