@@ -28,7 +28,7 @@ pub struct GroupDescription {
 
 impl GroupDescription {
     /// Checks rank order, world size and that the ranks run the same thing.
-    pub(crate) fn from_replies(replies: &[pb::DescribeReply]) -> Result<Self, StartError> {
+    pub fn from_replies(replies: &[pb::DescribeReply]) -> Result<Self, StartError> {
         let mismatch = |rank: usize, what: String| StartError::Mismatch { rank, what };
         let Some(first) = replies.first() else {
             return Err(mismatch(0, "a group needs at least one rank".to_owned()));
