@@ -12,13 +12,14 @@ SOURCES := $(shell find router launcher kernels server/headrace proto deploy/bui
 	Cargo.toml Cargo.lock pyproject.toml
 STARTED = @printf '\n==> %s\n' "$(1)"
 
-.PHONY: help serve test test-full simulate planted lint bench bench-steps bench-front bench-overload bench-itl gen image-test install clean
+.PHONY: help serve test test-full simulate planted fuzz lint bench bench-steps bench-front bench-overload bench-itl gen image-test install clean
 
 help:
 	@printf '%s\n' \
 	  'make serve       build, install into .venv and serve the demo model on 127.0.0.1:3000 (ARGS="--port 3001")' \
 	  'make test        set up and run all tests (lint apart); about 25 minutes from nothing on two cores' \
 	  'make test-full   the same with the slow oracles (all 30 prompts)' \
+	  'make fuzz        made-up and mutated input of every kind for SECONDS=60 a target (TARGET=bodies, SEED=1, REPLAY=FILE)' \
 	  'make simulate    run the scheduler simulation with many seeds (SEEDS=100000)' \
 	  'make planted     turn known mistakes on one at a time: the simulation must find each' \
 	  'make lint        rustfmt, clippy, ruff, mypy, import walls; all at deny' \
@@ -81,6 +82,15 @@ simulate:
 	$(call STARTED,simulate: $(SEEDS) seeds of the scheduler)
 	HEADRACE_SIMULATION_SEEDS=$(SEEDS) cargo test --locked -p headrace-scheduler --test simulation \
 	  every_sequence -- --nocapture
+
+SECONDS_EACH := $(or $(SECONDS),60)
+
+# --workspace: the features that the tests were built with, so that nothing is compiled twice.
+fuzz: $(VENV)/.dev
+	$(call STARTED,fuzz: $(SECONDS_EACH) seconds a target)
+	cargo build --locked --workspace --bin headrace-fuzz
+	target/debug/headrace-fuzz --seconds $(SECONDS_EACH) $(addprefix --seed ,$(SEED)) \
+	  $(addprefix --target ,$(TARGET)) $(addprefix --replay ,$(REPLAY))
 
 # With the feature and no mistake turned on, the simulation passes too.
 planted:
