@@ -160,11 +160,11 @@ impl Group {
         sequence.answered = row.start + row.num_tokens;
         sequence.high_water = sequence.high_water.max(sequence.answered);
         sequence.copying = false;
-        let full = if planted::is(Bug::PublishBeforeAnswer) {
-            sequence.planned.min(sequence.ids.len()) / self.block_size
-        } else {
-            sequence.answered / self.block_size
-        };
+        let mut complete = sequence.answered;
+        if planted::is(Bug::PublishBeforeAnswer) {
+            complete = sequence.planned.min(sequence.ids.len());
+        }
+        let full = complete / self.block_size;
         if self.prefix_caching && full > sequence.published {
             let ids = &sequence.ids[sequence.published * self.block_size..full * self.block_size];
             let blocks = &sequence.table[sequence.published..full];

@@ -26,7 +26,7 @@ const CAUTIOUS_BLOCKS: usize = 4;
 const GROWTH: usize = 2;
 
 /// Powers of two of rows that are told apart.
-const ROW_CLASSES: usize = 16;
+const ROW_CLASSES: usize = usize::BITS as usize;
 
 /// The last few values of a figure.
 #[derive(Debug, Default)]
@@ -80,7 +80,7 @@ impl Pace {
             target: target.map(nanoseconds),
             block_size,
             last_answer: Time::default(),
-            decode_steps: Default::default(),
+            decode_steps: std::array::from_fn(|_| Recent::default()),
             added: Recent::default(),
             taken: Recent::default(),
             alone: Recent::default(),
@@ -157,7 +157,7 @@ impl Pace {
 
 /// `rows` is not 0.
 fn row_class(rows: usize) -> usize {
-    (rows.ilog2() as usize).min(ROW_CLASSES - 1)
+    rows.ilog2() as usize
 }
 
 fn nanoseconds(duration: Duration) -> u64 {

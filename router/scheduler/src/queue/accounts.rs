@@ -256,3 +256,33 @@ impl Accounts {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Accounts, MOST_DORMANT};
+
+    /// A tenant that is ahead of the others is remembered, for coming back would forgive it; the rest are not.
+    #[test]
+    fn tenants_without_sequences_are_forgotten() {
+        let mut accounts = Accounts::default();
+        for tenant in 0..3 * MOST_DORMANT as u64 {
+            let account = accounts.open(0, tenant);
+            accounts.release(account);
+        }
+        assert_eq!(accounts.entries.len(), 1, "one that had nothing");
+        assert!(accounts.classes.is_empty());
+        for tenant in 0..3 * MOST_DORMANT as u64 {
+            let account = accounts.open(0, tenant);
+            accounts.charge(account, tenant + 1);
+            accounts.release(account);
+        }
+        assert_eq!(accounts.classes[&0].tenants.len(), MOST_DORMANT);
+        assert!(accounts.entries.len() <= MOST_DORMANT + 1);
+        // Those that had most are remembered.
+        let most = 3 * MOST_DORMANT as u64 - 1;
+        let account = accounts.open(0, most);
+        assert_eq!(accounts.entries[account as usize].counter, most + 1);
+        let account = accounts.open(0, 0);
+        assert_eq!(accounts.entries[account as usize].counter, 0);
+    }
+}

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use headrace_scheduler::{
-    Event, PolicyConfig, SchedulerConfig, SequenceRequest, StepOutcome, SubmitError, Time,
+    Event, GroupId, PolicyConfig, SchedulerConfig, SequenceRequest, StepOutcome, StepResult,
+    SubmitError, Time,
 };
 
 use crate::scene::{GROUP, Scene, config, request};
@@ -193,4 +194,49 @@ fn the_queue_is_full_at_its_bounds_and_takes_one_of_any_length() {
     assert_eq!(scene.scheduler.submit(now, request(5, 2, 1)), full(2));
     scene.submit(6, 1, 1);
     assert_eq!(scene.scheduler.submit(now, request(7, 1, 1)), full(3));
+}
+
+#[test]
+fn groups_are_told_apart() {
+    let mut scene = Scene::new(config(), 20);
+    let other = GroupId(7);
+    scene.scheduler.group_up(scene.now, other, 30);
+    assert_eq!(scene.scheduler.stats().total_blocks, 50);
+    scene.submit(1, 6, 1);
+    let plan = scene.scheduler.plan(scene.now, other).unwrap();
+    assert_eq!((plan.group, plan.step_id), (other, 1));
+    assert!(scene.try_plan().is_none());
+    let result = StepResult {
+        group: other,
+        step_id: 1,
+        outcome: StepOutcome::Ok(Scene::results(&plan, 9)),
+    };
+    assert!(!scene.scheduler.is_idle());
+    assert_eq!(
+        scene.scheduler.complete(scene.now, result).unwrap().len(),
+        3
+    );
+    let ids = request(1, 9, 1).prompt;
+    assert_eq!(scene.scheduler.cached_prefix(other, 0, &ids), 6);
+    assert_eq!(scene.scheduler.cached_prefix(GROUP, 0, &ids), 0);
+    // A flush is of all groups.
+    scene.submit(2, 6, 1);
+    scene.step();
+    assert_eq!(scene.scheduler.flush_cache(scene.now), 4);
+    scene.scheduler.audit();
+}
+
+/// Blocks that a table gets are told once, with the step that needs them.
+#[test]
+fn tables_grow_as_told() {
+    let mut scene = Scene::new(config(), 20);
+    scene.submit(1, 7, 20);
+    let mut appends = Vec::new();
+    for _ in 0..10 {
+        let plan = scene.plan();
+        appends.extend(plan.block_appends.iter().map(|(_, blocks)| blocks.len()));
+        scene.answer(&plan, 9);
+    }
+    // Tokens 7 to 15 were decoded: of the blocks that begin at 8 and 12 both came alone.
+    assert_eq!(appends, [1, 1]);
 }

@@ -172,9 +172,7 @@ impl Watch {
     /// Once passed, a sequence is passed for the stated time and no longer; one that ran before never is.
     fn check_passing(&mut self, now: Time, entering: &Waiting) {
         let policy = &self.config.policy;
-        let one_order = policy.order == QueueOrder::Fcfs
-            && policy.ageing_period.is_none()
-            && policy.overdue_age.is_none();
+        let one_order = policy.ageing_period.is_none() && policy.overdue_age.is_none();
         if !policy.share_prefixes.is_zero() || !one_order {
             return;
         }
@@ -190,7 +188,8 @@ impl Watch {
                 !first || entering.returned,
                 "{id:?} ran before and is passed"
             );
-            if before && waiting.request.tenant == tenant && !entering.returned {
+            let in_line = policy.order == QueueOrder::Fcfs && waiting.request.tenant == tenant;
+            if before && in_line && !entering.returned {
                 let since = waiting.first_passed.get_or_insert(now).0;
                 assert!(
                     now.0.saturating_sub(since) < policy.skip_ahead,
