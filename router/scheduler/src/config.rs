@@ -29,7 +29,7 @@ pub struct SchedulerConfig {
 /// A snapshot. Counters with "total" in their text only grow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Sequences waiting for a slot, preempted ones included.
+    /// Sequences waiting for a slot, preempted and isolated ones included.
     pub waiting: usize,
     /// Ids of the waiting sequences.
     pub waiting_tokens: u64,
@@ -44,6 +44,9 @@ pub struct Stats {
     pub paused: usize,
     /// Sequences that are over and wait for steps already sent.
     pub ending: usize,
+    /// Sequences that are isolated because the workers crashed with them and that are not past the token where they
+    /// did; 0: no isolation.
+    pub suspects: usize,
     /// Blocks that hold nothing.
     pub free_blocks: usize,
     /// Blocks that a sequence or an unanswered step needs.

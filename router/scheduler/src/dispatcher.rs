@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::config::{SchedulerConfig, Stats};
+use crate::crash::Isolation;
 use crate::planted::{self, Bug};
 use crate::queue::Queue;
 use crate::sequence::{Phase, Sequence, SequenceIndex, SequenceTable};
@@ -20,6 +21,7 @@ pub(crate) struct Dispatcher {
     /// Told with the next answer of any group.
     pub(crate) events: Vec<Event>,
     pub(crate) queue: Queue,
+    pub(crate) isolation: Isolation,
     /// Of the call that is being served.
     pub(crate) now: Time,
     arrivals: u64,
@@ -29,6 +31,7 @@ impl Dispatcher {
     pub(crate) fn new(config: SchedulerConfig) -> Self {
         Self {
             queue: Queue::new(config.policy.clone(), config.block_size),
+            isolation: Isolation::default(),
             now: Time::default(),
             config,
             sequences: SequenceTable::default(),
@@ -125,7 +128,7 @@ impl Dispatcher {
         }
     }
 
-    fn fail_waiting(&mut self, index: SequenceIndex, failure: SequenceFailure) {
+    pub(crate) fn fail_waiting(&mut self, index: SequenceIndex, failure: SequenceFailure) {
         let id = self.sequences[index].id;
         self.discard(index);
         self.events.push(Event::Failed { id, failure });
@@ -139,6 +142,7 @@ impl Dispatcher {
     pub(crate) fn forget_id(&mut self, index: SequenceIndex) {
         let removed = self.by_id.remove(&self.sequences[index].id);
         assert!(removed == Some(index), "a sequence ends once");
+        self.isolation.forget(index);
         self.queue.release_account(self.sequences[index].account);
     }
 
@@ -173,18 +177,24 @@ impl Dispatcher {
         self.events.len() < before
     }
 
+    /// How many wait for a slot.
     pub(crate) fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// Paused sequences without a slot.
-    pub(crate) fn paused(&self) -> usize {
-        let paused = |index: &SequenceIndex| self.sequences[*index].paused;
-        self.queue.parked().filter(paused).count()
-    }
-
-    pub(crate) fn waiting_tokens(&self) -> u64 {
-        self.queue.tokens()
+    /// Counts those without a slot: what waits, what is paused.
+    pub(crate) fn add_to_stats(&self, stats: &mut Stats) {
+        stats.waiting += self.queue.len();
+        stats.waiting_tokens += self.queue.tokens();
+        for index in self.queue.parked() {
+            let sequence = &self.sequences[index];
+            if sequence.paused {
+                stats.paused += 1;
+            } else {
+                stats.waiting += 1;
+                stats.waiting_tokens += sequence.ids.len() as u64;
+            }
+        }
     }
 
     pub(crate) fn oldest_waiting(&self) -> Option<Time> {
@@ -195,6 +205,7 @@ impl Dispatcher {
     /// Queue, ids and table agree.
     pub(crate) fn audit(&self) {
         self.queue.audit(&self.sequences);
+        self.isolation.audit(&self.sequences);
         let mut alive = 0;
         let mut waiting = 0;
         for (index, sequence) in self.sequences.iter() {

@@ -8,6 +8,7 @@
 //! plan to the workers, `complete` with each answer, in order.
 
 mod config;
+mod crash;
 mod dispatcher;
 mod group;
 #[cfg(not(feature = "planted-bugs"))]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::config::{ProtocolViolation, SchedulerConfig, Stats};
+use crate::crash::CrashedRows;
 use crate::dispatcher::Dispatcher;
 use crate::group::Group;
 use crate::sequence::{Phase, Sequence};
@@ -71,6 +72,20 @@ impl Scheduler {
         }
     }
 
+    /// As [`Scheduler::group_down`], when the workers died by themselves or hung: what their unanswered steps
+    /// carried is suspected. After two crashes with the same sequence, steps carry a part of the suspects only,
+    /// until the one that crashes the workers alone has failed or all are past the token where they crashed; what
+    /// fails is told by [`Scheduler::expire`] or the next answer.
+    pub fn group_crashed(&mut self, now: Time, group: GroupId) {
+        self.dispatcher.now = now;
+        let mut crashed = CrashedRows::default();
+        if let Some(group) = self.groups.remove(&group) {
+            crashed = group.note_crash(&mut self.dispatcher);
+            group.disband(&mut self.dispatcher);
+        }
+        self.dispatcher.isolate_after_crash(group, &crashed);
+    }
+
     /// Queues a sequence.
     pub fn submit(&mut self, now: Time, request: SequenceRequest) -> Result<(), SubmitError> {
         self.dispatcher.now = now;
@@ -89,7 +104,7 @@ impl Scheduler {
         let waiting = sequence.phase == Phase::Waiting;
         if let Some(group) = self.groups.get_mut(&id) {
             if waiting {
-                group.clear_suspect(&mut self.dispatcher, index);
+                group.end_retry(&mut self.dispatcher, index);
             } else {
                 group.cancel(&mut self.dispatcher, index);
             }
@@ -137,6 +152,10 @@ impl Scheduler {
         self.dispatcher.now = now;
         self.dispatcher.pass_time();
         self.dispatcher.queue.note_time(now);
+        let isolation = &mut self.dispatcher.isolation;
+        if !self.groups.contains_key(&isolation.group) {
+            isolation.group = group;
+        }
         let plan = self.groups.get_mut(&group)?.plan(&mut self.dispatcher);
         self.check(group);
         if self.dispatcher.counters.steps.is_multiple_of(AUDIT_PERIOD) && plan.is_some() {
@@ -195,13 +214,12 @@ impl Scheduler {
     /// How things stand.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats {
-            waiting: self.dispatcher.waiting(),
-            waiting_tokens: self.dispatcher.waiting_tokens(),
             drained_tokens_per_second: self.dispatcher.queue.drain_rate(),
             oldest_waiting: self.dispatcher.oldest_waiting(),
-            paused: self.dispatcher.paused(),
+            suspects: self.dispatcher.suspects(),
             ..self.dispatcher.counters.clone()
         };
+        self.dispatcher.add_to_stats(&mut stats);
         for group in self.groups.values() {
             group.add_to_stats(&mut stats);
         }

@@ -8,6 +8,7 @@
 use std::ops::{Index, IndexMut};
 use std::time::Duration;
 
+use crate::crash::CrashRecord;
 use crate::planted::{self, Bug};
 use crate::queue::{AccountIndex, OVERDUE};
 use crate::tree::NodeId;
@@ -65,8 +66,12 @@ pub(crate) struct Sequence {
     pub(crate) tainted: bool,
     /// Its owner takes nothing more for now.
     pub(crate) paused: bool,
-    /// Was in a step that failed whole; runs alone until a step succeeds.
-    pub(crate) suspect: bool,
+    /// Of the sequences that crash isolation runs apart from the others.
+    pub(crate) isolated: bool,
+    /// What crashes it was in, as long as that matters.
+    pub(crate) crashes: Option<Box<CrashRecord>>,
+    /// Was in a step that failed whole: retried alone until a step succeeds.
+    pub(crate) retried: bool,
     pub(crate) group: GroupId,
     pub(crate) tenant: u64,
     pub(crate) priority: i32,
@@ -131,7 +136,9 @@ impl Sequence {
             copying: false,
             tainted: false,
             paused: false,
-            suspect: false,
+            isolated: false,
+            crashes: None,
+            retried: false,
             group: GroupId(0),
             tenant: request.tenant,
             priority,
@@ -172,9 +179,9 @@ impl Sequence {
         self.upper() - self.prompt_length >= self.stop.max_new_tokens as usize + beyond
     }
 
-    /// Whether the next step may have a row of it, as far as it is its own affair.
+    /// Whether it waits for something else than the queue, and steps for everybody have no row of it.
     pub(crate) fn stands_aside(&self) -> bool {
-        self.paused
+        self.paused || self.isolated
     }
 
     /// Ids without KV in any step yet; 1 when it decodes.

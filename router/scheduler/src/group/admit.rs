@@ -78,7 +78,7 @@ impl Group {
         let mut passes = false;
         let mut at = 0;
         while let Some(&index) = candidates.get(at) {
-            if dispatcher.sequences[index].suspect {
+            if dispatcher.sequences[index].retried {
                 break;
             }
             match self.find_fitting(dispatcher, index) {

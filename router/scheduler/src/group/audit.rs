@@ -80,10 +80,10 @@ impl Group {
         self.audit_computing(dispatcher);
         self.audit_steps(dispatcher, &mut holds);
         self.kv.tree.audit(&self.kv.pool, &holds);
-        for &index in &self.suspects {
+        for &index in &self.retries {
             assert!(
-                dispatcher.sequences[index].suspect,
-                "a suspect that is none"
+                dispatcher.sequences[index].retried,
+                "one is retried that need not be"
             );
         }
     }

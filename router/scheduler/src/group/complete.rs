@@ -178,7 +178,7 @@ impl Group {
             sequence.published = full;
             self.list_computing(dispatcher, row.index);
         }
-        self.clear_suspect(dispatcher, row.index);
+        self.end_retry(dispatcher, row.index);
     }
 }
 
@@ -277,6 +277,9 @@ fn accept_tokens(
             }
             return true;
         }
+    }
+    if sequence.crashes.is_some() {
+        dispatcher.note_progress(index);
     }
     false
 }

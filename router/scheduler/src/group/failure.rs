@@ -1,6 +1,7 @@
-//! Steps that failed whole: retried smaller, then one sequence at a time.
+//! Steps that failed whole: retried smaller, then one sequence at a time. And what was in them at a crash.
 
 use super::{Group, StepRecord};
+use crate::crash::CrashedRows;
 use crate::dispatcher::Dispatcher;
 use crate::planted::{self, Bug};
 use crate::sequence::{Phase, SequenceIndex};
@@ -11,7 +12,7 @@ const CALM_STEPS: u32 = 32;
 
 impl Group {
     /// No length advanced. Out of memory halves the prefill share first; then, and after any other failure,
-    /// the step's sequences are suspects and run alone. One that fails alone ends.
+    /// the step's sequences are retries and run alone. One that fails alone ends.
     pub(super) fn step_failed(
         &mut self,
         dispatcher: &mut Dispatcher,
@@ -33,9 +34,9 @@ impl Group {
             if sequence.phase != Phase::Running {
                 continue;
             }
-            if !sequence.suspect && !planted::is(Bug::FailedStepBlamesLast) {
-                sequence.suspect = true;
-                self.suspects.push_back(row.index);
+            if !sequence.retried && !planted::is(Bug::FailedStepBlamesLast) {
+                sequence.retried = true;
+                self.retries.push_back(row.index);
             } else if record.rows.len() == 1 || planted::is(Bug::FailedStepBlamesLast) {
                 failed = Some(row.index);
             }
@@ -52,10 +53,29 @@ impl Group {
         self.roll_back(dispatcher, record);
     }
 
-    /// Whose turn to run alone it is.
-    pub(super) fn next_suspect(&self, dispatcher: &Dispatcher) -> Option<SequenceIndex> {
+    /// The workers died: notes what was in unanswered steps.
+    pub(crate) fn note_crash(&self, dispatcher: &mut Dispatcher) -> CrashedRows {
+        let rows = self.in_flight.iter().flat_map(|record| &record.rows);
+        let mut all: Vec<SequenceIndex> = rows.map(|row| row.index).collect();
+        all.sort_unstable();
+        all.dedup();
+        let mut crashed = CrashedRows {
+            alone: all.len() == 1,
+            suspects: all,
+        };
+        // What is over can do no more harm, but it may have done this.
+        let runs = |index: &SequenceIndex| dispatcher.sequences[*index].phase == Phase::Running;
+        crashed.suspects.retain(runs);
+        for &index in &crashed.suspects {
+            dispatcher.suspect(index);
+        }
+        crashed
+    }
+
+    /// Who is retried next.
+    pub(super) fn next_retry(&self, dispatcher: &Dispatcher) -> Option<SequenceIndex> {
         let runs = |index: &SequenceIndex| !dispatcher.sequences[*index].paused;
-        self.suspects.iter().copied().find(runs)
+        self.retries.iter().copied().find(runs)
     }
 
     /// Takes back what the step was to compute. Its slots and tables are as planned; whether its copies were

@@ -28,7 +28,7 @@ impl Group {
             let mut most_blocks = self.matched.len();
             for &index in &candidates {
                 self.find_cached(dispatcher, index);
-                if self.matched.len() > most_blocks && !dispatcher.sequences[index].suspect {
+                if self.matched.len() > most_blocks && !dispatcher.sequences[index].retried {
                     most_blocks = self.matched.len();
                     longest = Some(index);
                 }
@@ -44,7 +44,7 @@ impl Group {
 /// Not what ran before, is overdue, was passed often enough, or does not fit: for that there is skip-ahead.
 fn may_be_preceded(dispatcher: &Dispatcher, front: SequenceIndex) -> bool {
     let sequence = &dispatcher.sequences[front];
-    let bound_by_order = sequence.returned || sequence.suspect || sequence.rank.0 == OVERDUE;
+    let bound_by_order = sequence.returned || sequence.retried || sequence.rank.0 == OVERDUE;
     let passes_left = sequence.passes < dispatcher.config.policy.most_passes;
     !bound_by_order && passes_left && sequence.misfit_since.is_none()
 }

@@ -1,6 +1,7 @@
 //! One worker group: its running sequences, slots, steps in flight, block pool and prefix tree.
 
 mod admit;
+mod alone;
 mod audit;
 mod complete;
 mod failure;
@@ -112,8 +113,8 @@ pub(crate) struct Group {
     last_step: u64,
     /// A step that failed, until a plan names it. The steps in flight meanwhile are skipped by the workers.
     failed_step: Option<u64>,
-    /// Sequences of failed steps: each runs alone until one of its steps succeeds.
-    suspects: VecDeque<SequenceIndex>,
+    /// Sequences of failed steps: each is retried alone until one of its steps succeeds.
+    retries: VecDeque<SequenceIndex>,
     /// Prefill tokens a step, after the device ran out of memory.
     prefill_limit: Option<usize>,
     /// Steps that succeeded since that limit was set.
@@ -154,7 +155,7 @@ impl Group {
             in_flight: VecDeque::new(),
             last_step: 0,
             failed_step: None,
-            suspects: VecDeque::new(),
+            retries: VecDeque::new(),
             prefill_limit: None,
             calm_steps: 0,
             pace: Pace::new(config.policy.target_step_time, block_size),

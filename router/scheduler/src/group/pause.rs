@@ -39,8 +39,9 @@ impl Group {
         true
     }
 
-    /// Whether there is nothing in a slot but what is paused.
-    pub(super) fn only_paused(&self) -> bool {
-        self.paused > 0 && self.paused == self.running.len()
+    /// Whether there is something in the slots and nothing that may run.
+    pub(super) fn all_stand_aside(&self, dispatcher: &Dispatcher) -> bool {
+        let aside = |&index: &SequenceIndex| dispatcher.sequences[index].stands_aside();
+        !self.running.is_empty() && self.running.iter().copied().all(|index| aside(&index))
     }
 }

@@ -3,7 +3,7 @@
 use super::{Group, RowRecord, StepRecord};
 use crate::dispatcher::Dispatcher;
 use crate::planted::{self, Bug};
-use crate::sequence::{Phase, SequenceIndex, narrow};
+use crate::sequence::{SequenceIndex, narrow};
 use crate::types::{DueMask, Row, StepPlan};
 
 /// A step being planned.
@@ -27,28 +27,20 @@ impl Draft {
 impl Group {
     pub(crate) fn plan(&mut self, dispatcher: &mut Dispatcher) -> Option<StepPlan> {
         let in_flight = self.in_flight.len();
-        let suspect = self.next_suspect(dispatcher);
-        let alone = self.failed_step.is_some() || suspect.is_some();
+        let retry = self.next_retry(dispatcher);
+        let turn = dispatcher.isolation.turn(self.id, &dispatcher.sequences);
+        let isolating = dispatcher.isolation.is_on(self.id);
+        let alone = self.failed_step.is_some() || retry.is_some() || isolating;
         let surplus = usize::from(planted::is(Bug::StepInFlightTooMany));
         let most = dispatcher.config.max_steps_in_flight as usize + surplus;
         if in_flight >= most || (alone && in_flight > 0) {
             return None;
         }
         let mut draft = self.new_draft(dispatcher);
-        if let Some(suspect) = suspect {
-            self.plan_alone(dispatcher, &mut draft, suspect);
-        } else {
-            if !self.choose_decodes(dispatcher, &mut draft) {
-                return None;
-            }
-            self.plan_decodes(dispatcher, &mut draft);
-            let share = self.pace.bound(self.decodes.len());
-            draft.prefill_left = draft.prefill_left.min(share);
-            self.plan_prefills(dispatcher, &mut draft);
-            self.admit_waiting(dispatcher, &mut draft);
-            if in_flight == 0 && draft.plan.rows.is_empty() && !self.only_paused() {
-                self.start_over(dispatcher, &mut draft);
-            }
+        if let Some(index) = retry {
+            self.plan_alone(dispatcher, &mut draft, index);
+        } else if !self.plan_turn(dispatcher, &mut draft, turn) {
+            return None;
         }
         let Draft {
             mut plan,
@@ -76,6 +68,23 @@ impl Group {
         self.in_flight.push_back(record);
         dispatcher.counters.steps += 1;
         Some(plan)
+    }
+
+    /// The rows of all that are not isolated. `false`: the steps in flight come first.
+    pub(super) fn plan_everyone(&mut self, dispatcher: &mut Dispatcher, draft: &mut Draft) -> bool {
+        if !self.choose_decodes(dispatcher, draft) {
+            return false;
+        }
+        self.plan_decodes(dispatcher, draft);
+        let share = self.pace.bound(self.decodes.len());
+        draft.prefill_left = draft.prefill_left.min(share);
+        self.plan_prefills(dispatcher, draft);
+        self.admit_waiting(dispatcher, draft);
+        let nothing = self.in_flight.is_empty() && draft.plan.rows.is_empty();
+        if nothing && !self.all_stand_aside(dispatcher) {
+            self.start_over(dispatcher, draft);
+        }
+        true
     }
 
     fn new_draft(&mut self, dispatcher: &Dispatcher) -> Draft {
@@ -120,7 +129,7 @@ impl Group {
                 }
                 let sequence = &dispatcher.sequences[index];
                 let decodes = sequence.uncomputed() == 1 && !sequence.is_fully_planned();
-                if decodes && (!sequence.paused || planted::is(Bug::PauseIgnored)) {
+                if decodes && (!sequence.stands_aside() || planted::is(Bug::PauseIgnored)) {
                     self.decodes.push(index);
                     if sequence.table.len() * self.block_size <= sequence.planned {
                         blocks += 1;
@@ -137,13 +146,12 @@ impl Group {
             if !self.in_flight.is_empty() {
                 return false;
             }
-            // Even the last one: beside its own blocks it may hold twins of them, which it gives up so.
-            let newest = if planted::is(Bug::OldestPreempted) {
+            let victim = if planted::is(Bug::OldestPreempted) {
                 self.running[0]
             } else {
-                self.running[self.running.len() - 1]
+                self.victim(dispatcher)
             };
-            self.preempt(dispatcher, newest);
+            self.preempt(dispatcher, victim);
             draft.preempted = true;
         }
     }
@@ -164,7 +172,7 @@ impl Group {
             let index = self.running[at];
             let sequence = &dispatcher.sequences[index];
             let uncomputed = sequence.uncomputed();
-            if uncomputed > 1 && !sequence.paused {
+            if uncomputed > 1 && !sequence.stands_aside() {
                 let wanted = uncomputed.min(draft.prefill_room());
                 if wanted > 0 {
                     at = self.make_room_for_prefill(dispatcher, draft, at);
@@ -215,44 +223,9 @@ impl Group {
     }
 
     /// How many more tokens the sequence could compute with all blocks that can be had.
-    fn room(&self, dispatcher: &Dispatcher, index: SequenceIndex) -> usize {
+    pub(super) fn room(&self, dispatcher: &Dispatcher, index: SequenceIndex) -> usize {
         let sequence = &dispatcher.sequences[index];
         (sequence.table.len() + self.kv.available()) * self.block_size - sequence.planned
-    }
-
-    /// One sequence of a failed step, with nothing beside it.
-    fn plan_alone(&mut self, dispatcher: &mut Dispatcher, draft: &mut Draft, index: SequenceIndex) {
-        loop {
-            if dispatcher.sequences[index].phase == Phase::Running {
-                let room = self.room(dispatcher, index);
-                if room > 0 {
-                    let uncomputed = dispatcher.sequences[index].uncomputed();
-                    if uncomputed == 1 {
-                        self.add_row(dispatcher, draft, index, 1);
-                    } else {
-                        let chunk = uncomputed.min(draft.prefill_room()).min(room);
-                        self.add_prefill_row(dispatcher, draft, index, chunk);
-                    }
-                    return;
-                }
-            } else if self.admit_alone(dispatcher, draft, index) {
-                return;
-            }
-            if self.preempt_paused(dispatcher) {
-                continue;
-            }
-            // The others first, then itself, which gives up twins.
-            let others = self
-                .running
-                .iter()
-                .rev()
-                .copied()
-                .find(|&other| other != index);
-            let Some(victim) = others.or(self.running.last().copied()) else {
-                return;
-            };
-            self.preempt(dispatcher, victim);
-        }
     }
 
     pub(super) fn add_prefill_row(
@@ -268,7 +241,7 @@ impl Group {
     }
 
     /// Adds a row and the blocks that it needs, which the caller knows can be had.
-    fn add_row(
+    pub(super) fn add_row(
         &mut self,
         dispatcher: &mut Dispatcher,
         draft: &mut Draft,

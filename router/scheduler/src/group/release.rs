@@ -39,7 +39,7 @@ impl Group {
         if !planted::is(Bug::CancelledStaysListed) {
             self.unlist_computing(dispatcher, index);
         }
-        self.clear_suspect(dispatcher, index);
+        self.end_retry(dispatcher, index);
         let sequence = &mut dispatcher.sequences[index];
         self.paused -= usize::from(sequence.paused);
         sequence.phase = Phase::Ending;
@@ -68,18 +68,18 @@ impl Group {
     }
 
     /// It ran alone and well, or is over.
-    pub(crate) fn clear_suspect(&mut self, dispatcher: &mut Dispatcher, index: SequenceIndex) {
+    pub(crate) fn end_retry(&mut self, dispatcher: &mut Dispatcher, index: SequenceIndex) {
         let sequence = &mut dispatcher.sequences[index];
-        if sequence.suspect {
-            sequence.suspect = false;
-            self.suspects.retain(|&other| other != index);
+        if sequence.retried {
+            sequence.retried = false;
+            self.retries.retain(|&other| other != index);
         }
     }
 
     /// The workers are gone: every running sequence goes back to the queue, and the books with the group.
     pub(crate) fn disband(self, dispatcher: &mut Dispatcher) {
-        for &index in &self.suspects {
-            dispatcher.sequences[index].suspect = false;
+        for &index in &self.retries {
+            dispatcher.sequences[index].retried = false;
         }
         let forgotten = self.running.last().copied();
         for index in self.running {

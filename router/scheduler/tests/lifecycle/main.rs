@@ -6,6 +6,7 @@
 )]
 
 mod cache;
+mod crashes;
 mod figures;
 mod masks;
 mod pause;

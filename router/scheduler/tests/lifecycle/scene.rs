@@ -147,7 +147,7 @@ impl Scene {
         };
         let events = self.scheduler.complete(self.now, result);
         self.scheduler.audit();
-        self.note(events.as_deref().unwrap_or_default());
+        self.hear(events.as_deref().unwrap_or_default());
         events
     }
 
@@ -171,7 +171,8 @@ impl Scene {
         }
     }
 
-    fn note(&mut self, events: &[Event]) {
+    /// Each sequence ends once.
+    pub(crate) fn hear(&mut self, events: &[Event]) {
         for event in events {
             let end = match event {
                 Event::Finished { .. } => None,

@@ -17,6 +17,10 @@ pub(crate) struct Client {
     pub(crate) request: SequenceRequest,
     pub(crate) state: State,
     pub(crate) paused: bool,
+    /// The token that ends the workers.
+    pub(crate) poison: Option<usize>,
+    /// Killed from outside with it alone in isolation: how many ids it had heard.
+    pub(crate) killed_alone: Option<usize>,
     expected: Vec<TokenId>,
     reason: FinishReason,
     heard: Vec<TokenId>,
@@ -37,6 +41,8 @@ impl Client {
             request,
             state: State::Open,
             paused: false,
+            poison: None,
+            killed_alone: None,
             expected,
             reason,
             heard: Vec::new(),
@@ -52,6 +58,10 @@ impl Client {
     /// Ids still to come at most, prompt included: the work a fresh start costs.
     pub(crate) fn work(&self) -> usize {
         self.request.prompt.len() + self.expected.len()
+    }
+
+    pub(crate) fn heard(&self) -> usize {
+        self.heard.len()
     }
 
     /// It is to end without anybody's doing.
@@ -113,7 +123,7 @@ impl Client {
                     SequenceFailure::NonFinite => self.non_finite,
                     SequenceFailure::Row(_) => self.refused,
                     SequenceFailure::DeadlineExceeded => !self.started && self.is_late(now),
-                    SequenceFailure::WorkerCrash => false,
+                    SequenceFailure::WorkerCrash => self.poison.is_some(),
                     SequenceFailure::Step(_) | SequenceFailure::OutOfMemory => self.failed_alone,
                 };
                 assert!(due, "{id:?} fails without a cause: {failure:?}");

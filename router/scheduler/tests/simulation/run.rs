@@ -46,6 +46,10 @@ pub(crate) struct Totals {
     paused: u64,
     resumed: u64,
     cancelled_paused: u64,
+    kills: u64,
+    crashes: u64,
+    poison_found: u64,
+    isolated: u64,
 }
 
 impl Totals {
@@ -69,7 +73,7 @@ impl Totals {
         format!("{steps} steps in {seconds:.1} s, {rate:.0} steps a second")
     }
 
-    fn fields(&mut self) -> [&mut u64; 25] {
+    fn fields(&mut self) -> [&mut u64; 29] {
         [
             &mut self.steps,
             &mut self.finished,
@@ -96,6 +100,10 @@ impl Totals {
             &mut self.paused,
             &mut self.resumed,
             &mut self.cancelled_paused,
+            &mut self.kills,
+            &mut self.crashes,
+            &mut self.poison_found,
+            &mut self.isolated,
         ]
     }
 }
@@ -110,6 +118,7 @@ struct Chances {
     step_fault: usize,
     row_fault: usize,
     group_down: usize,
+    kill: usize,
     bad_answer: usize,
     flush: usize,
 }
@@ -126,6 +135,13 @@ struct World {
     deadlines: usize,
     /// Sequences that wait for masks, in a hundred.
     constrained: usize,
+    /// Sequences that end the workers, in a hundred.
+    poison: usize,
+    /// Sequences that end them together with the one before, in a hundred.
+    pair: usize,
+    pairs: Vec<[SequenceId; 2]>,
+    /// Searches for what ends the workers that there may be.
+    causes: u64,
     retentions: &'static [u8],
     chances: Chances,
     scheduler: Scheduler,
@@ -198,6 +214,11 @@ impl World {
             },
             row_fault: if faulty { random.pick(&[0, 3, 15]) } else { 0 },
             group_down: if faulty { random.pick(&[0, 1, 4]) } else { 0 },
+            kill: if faulty {
+                random.pick(&[0, 0, 2, 10, 30])
+            } else {
+                0
+            },
             bad_answer: random.pick(&[0, 5]),
             flush: random.pick(&[0, 0, 1, 5]),
         };
@@ -210,6 +231,18 @@ impl World {
             tenants: random.pick(&[1, 1, 4]),
             deadlines: random.pick(&[0, 0, 20]),
             constrained: random.pick(&[0, 30, 100]),
+            poison: if faulty {
+                random.pick(&[0, 0, 3, 20])
+            } else {
+                0
+            },
+            pair: if faulty {
+                random.pick(&[0, 0, 3, 20])
+            } else {
+                0
+            },
+            pairs: Vec::new(),
+            causes: 0,
             retentions: random.pick(&[&[35], &[0, 35, 100]]),
             random,
             config,
@@ -258,6 +291,10 @@ impl World {
             self.flush();
         }
         self.plan();
+        if self.random.percent(self.chances.kill) {
+            self.kill();
+            return;
+        }
         if self.random.percent(self.chances.bad_answer) {
             self.answer_badly();
         }
@@ -315,6 +352,11 @@ impl World {
             self.now.0 += Duration::from_micros(self.random.next() % 1000);
             self.plan();
             self.answer(Fault::None);
+            if self.worker.is_none() {
+                // Everything is computed again.
+                bound += 50 + 2 * work;
+                self.group_up();
+            }
         }
     }
 
@@ -323,6 +365,9 @@ impl World {
         self.plan();
         while self.worker.as_ref().unwrap().steps_in_flight() > 0 {
             self.answer(Fault::None);
+            if self.worker.is_none() {
+                self.group_up();
+            }
             self.plan();
         }
     }
@@ -336,6 +381,7 @@ impl World {
             self.config.max_batch_tokens as usize,
             self.config.max_sequences as usize,
         ));
+        self.arm();
         // What waited before the pool's size was known may not fit: the next answer tells.
         self.audit();
         for client in self.clients.values_mut() {
@@ -346,6 +392,77 @@ impl World {
                 self.watch.over(client.request.id);
             }
         }
+    }
+
+    /// Some sequences end the workers when a certain token is computed, some when they meet another one.
+    fn poison_one(&mut self, id: SequenceId) {
+        let client = self.clients.get_mut(&id).unwrap();
+        if self.random.percent(self.poison) {
+            client.poison = Some(self.random.between(0, client.work()));
+            self.causes += 1;
+        }
+        let before = SequenceId(id.0 - 1);
+        if self.random.percent(self.pair) && self.clients.contains_key(&before) {
+            self.pairs.push([before, id]);
+            // One search, and two crashes for each time apart, for 16 ids and then for 32.
+            self.causes += 2;
+        }
+        self.arm();
+    }
+
+    fn arm(&mut self) {
+        if let Some(worker) = &mut self.worker {
+            let poison = |(&id, client): (&SequenceId, &Client)| Some((id, client.poison?));
+            worker.poison = self.clients.iter().filter_map(poison).collect();
+            worker.pairs.clone_from(&self.pairs);
+        }
+    }
+
+    /// An end from outside. It does not hit twice the same sequence alone before that came further.
+    fn kill(&mut self) {
+        let worker = self.worker.as_ref().unwrap();
+        let rows = worker.in_flight();
+        let steps = self.config.max_steps_in_flight as usize;
+        let alone = rows.first().copied().filter(|_| rows.len() == 1);
+        let further = |id| {
+            let client: &Client = &self.clients[&id];
+            let before = client.killed_alone;
+            before.is_none_or(|before| client.heard() > before + steps)
+        };
+        if !alone.is_none_or(further) {
+            return;
+        }
+        self.totals.kills += 1;
+        self.causes += 1;
+        self.crash();
+        if let Some(id) = alone
+            && self.scheduler.stats().suspects > 0
+        {
+            let client = self.clients.get_mut(&id).unwrap();
+            client.killed_alone = Some(client.heard());
+        }
+    }
+
+    /// The workers are gone, and what they had was not asked for.
+    fn crash(&mut self) {
+        self.scheduler.group_crashed(self.now, GROUP);
+        self.watch.group_down(self.now);
+        self.retire_worker();
+        self.audit();
+        self.totals.isolated += u64::from(self.scheduler.stats().suspects > 0);
+        let events = self.scheduler.expire(self.now);
+        self.hear(events);
+        self.audit();
+    }
+
+    /// The most crashes that poison may cause: for each cause, and each kill that misleads the search, what one
+    /// search takes.
+    fn check_crashes(&self) {
+        let sequences = u64::from(self.config.max_sequences);
+        let halvings = u64::from(sequences.next_power_of_two().ilog2());
+        let most = self.causes * (2 + halvings + 2);
+        let crashes = self.totals.crashes;
+        assert!(crashes <= most, "{crashes} crashes, {most} at most");
     }
 
     fn retire_worker(&mut self) {
@@ -421,12 +538,14 @@ impl World {
                 assert!(needed <= u64::from(self.scheduler.max_total_tokens()));
                 // Those that come back wait beyond the bound.
                 let most = self.config.max_waiting_sequences.max(8 + 1);
-                let resumed = usize::try_from(self.totals.resumed).unwrap();
-                assert!(self.scheduler.stats().waiting <= most + resumed);
+                let back = self.totals.resumed + 8 * self.totals.isolated;
+                let back = usize::try_from(back).unwrap();
+                assert!(self.scheduler.stats().waiting <= most + back);
                 let again = self.scheduler.submit(self.now, request.clone());
                 assert_eq!(again, Err(SubmitError::Duplicate(id)));
                 self.watch.submitted(self.now, request.clone());
                 self.clients.insert(id, Client::new(request, vocabulary));
+                self.poison_one(id);
             }
             Err(SubmitError::TooLong { limit, .. }) => assert!(needed > limit),
             Err(SubmitError::QueueFull { waiting }) => {
@@ -591,6 +710,12 @@ impl World {
         if worker.oldest().is_none() {
             return;
         }
+        if worker.is_deadly() {
+            self.totals.crashes += 1;
+            self.check_crashes();
+            self.crash();
+            return;
+        }
         let (plan, outcome) = worker.answer(fault, copies_fail, &called_off);
         let step_id = plan.step_id;
         let rows = worker.sequences(&plan);
@@ -631,6 +756,10 @@ impl World {
             )
             .expect("the worker keeps the protocol");
         self.audit();
+        self.hear(events);
+    }
+
+    fn hear(&mut self, events: Vec<Event>) {
         for event in events {
             let id = event.sequence();
             let client = self
@@ -652,6 +781,12 @@ impl World {
                     ..
                 } => {
                     self.totals.row_failures += 1;
+                }
+                Event::Failed {
+                    failure: SequenceFailure::WorkerCrash,
+                    ..
+                } => {
+                    self.totals.poison_found += 1;
                 }
                 Event::Finished { .. } => self.totals.finished += 1,
                 Event::Token { token, .. } => {

@@ -78,6 +78,10 @@ pub(crate) struct Worker {
     touched: VecDeque<Vec<(BlockId, u64)>>,
     steps: VecDeque<StepPlan>,
     garbage: u64,
+    /// Which token of which sequence ends the process.
+    pub(crate) poison: BTreeMap<SequenceId, usize>,
+    /// Two sequences that end it with rows in one step.
+    pub(crate) pairs: Vec<[SequenceId; 2]>,
     pub(crate) copies: u64,
     pub(crate) max_batch_tokens: usize,
     pub(crate) max_sequences: usize,
@@ -104,6 +108,8 @@ impl Worker {
             touched: VecDeque::new(),
             steps: VecDeque::new(),
             garbage: 0,
+            poison: BTreeMap::new(),
+            pairs: Vec::new(),
             copies: 0,
             max_batch_tokens,
             max_sequences,
@@ -220,6 +226,64 @@ impl Worker {
                 "a copy's source is written in its step"
             );
         }
+    }
+
+    /// Whether running the oldest step ends the process.
+    pub(crate) fn is_deadly(&self) -> bool {
+        let Some(plan) = self.steps.front() else {
+            return false;
+        };
+        if self.failed && plan.acknowledged_failure.is_none() {
+            return false;
+        }
+        let rows: Vec<(SequenceId, usize, usize)> = plan
+            .rows
+            .iter()
+            .filter_map(|row| self.executed(plan, row))
+            .collect();
+        let runs = |id: &SequenceId| rows.iter().any(|(other, ..)| other == id);
+        rows.iter().any(|(id, start, end)| {
+            let poison = self.poison.get(id);
+            poison.is_some_and(|position| (*start..*end).contains(position))
+        }) || self.pairs.iter().any(|pair| pair.iter().all(runs))
+    }
+
+    /// What a row computes of whom.
+    fn executed(
+        &self,
+        plan: &StepPlan,
+        row: &headrace_scheduler::Row,
+    ) -> Option<(SequenceId, usize, usize)> {
+        let mut new = plan.new_sequences.iter();
+        let (id, start) = if let Some(new) = new.find(|new| new.slot == row.slot) {
+            let id = SequenceId(u64::from(new.sampling.suppressed_token_ids[0]));
+            (id, new.computed_length as usize)
+        } else {
+            let sequence = self.slots.get(&row.slot)?;
+            if sequence.broken || sequence.called_off {
+                return None;
+            }
+            (sequence.id, sequence.computed)
+        };
+        Some((id, start, start + row.num_tokens as usize))
+    }
+
+    /// Whose rows all unanswered steps have.
+    pub(crate) fn in_flight(&self) -> BTreeSet<SequenceId> {
+        let mut slots: BTreeMap<Slot, SequenceId> = self
+            .slots
+            .iter()
+            .map(|(&slot, sequence)| (slot, sequence.id))
+            .collect();
+        let mut rows = BTreeSet::new();
+        for plan in &self.steps {
+            for new in &plan.new_sequences {
+                let id = SequenceId(u64::from(new.sampling.suppressed_token_ids[0]));
+                slots.insert(new.slot, id);
+            }
+            rows.extend(plan.rows.iter().map(|row| slots[&row.slot]));
+        }
+        rows
     }
 
     /// Whose rows an answered step has, in order.
