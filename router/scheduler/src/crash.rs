@@ -3,7 +3,7 @@
 //! The rows of the steps that were unanswered at a crash are suspects. Once a sequence was one in two crashes
 //! without having come past the token where it crashed, the suspects of both are isolated: steps carry one half of
 //! them only, one step at a time, and nobody else. A crash leaves that half as suspects, coming past the token
-//! clears a suspect, and one that crashes twice alone fails. So a sequence that crashes the workers costs at most
+//! clears a suspect, and one that crashes twice alone at the same token fails. So a sequence that crashes the workers costs at most
 //! 2 crashes, one for each halving of the suspects, and 2 alone.
 //!
 //! Sequences that crash only together clear each other that way. When two that were cleared would be isolated
@@ -21,9 +21,6 @@ use crate::types::{GroupId, SequenceFailure};
 /// Crashes with a sequence, before it is isolated.
 const CRASHES: u32 = 2;
 
-/// Crashes with it alone while it is isolated, before it fails.
-const CRASHES_ALONE: u32 = 2;
-
 /// For how many ids it is remembered that isolation cleared a sequence.
 const REMEMBERED_IDS: usize = 256;
 
@@ -37,8 +34,8 @@ pub(crate) struct CrashRecord {
     mark: Option<usize>,
     /// Since it was last past its mark.
     crashes: u32,
-    /// Of those, alone and isolated.
-    alone: u32,
+    /// As `mark`, of the last crash with it alone while it was isolated.
+    alone_mark: Option<usize>,
     /// Up to how many ids it counts as cleared by isolation.
     cleared_until: usize,
     /// Times that it was run one at a time.
@@ -52,7 +49,7 @@ impl CrashRecord {
     fn clear(&mut self) {
         self.mark = None;
         self.crashes = 0;
-        self.alone = 0;
+        self.alone_mark = None;
     }
 }
 
@@ -61,8 +58,8 @@ impl CrashRecord {
 pub(crate) struct CrashedRows {
     /// Those that are not over.
     pub(crate) suspects: Vec<SequenceIndex>,
-    /// There was one sequence in all, those that are over included.
-    pub(crate) alone: bool,
+    /// With one sequence in all, those that are over included: the ids it would have had.
+    pub(crate) alone: Option<usize>,
 }
 
 /// See the module.
@@ -180,8 +177,10 @@ impl Dispatcher {
             self.narrow_suspects(crashed);
         }
         for &index in rows {
-            if crashed.alone && self.isolation.one_by_one.contains(&index) {
-                self.count_alone(index);
+            if let Some(upper) = crashed.alone
+                && self.isolation.one_by_one.contains(&index)
+            {
+                self.crashed_alone(index, upper);
             }
         }
         let again = self.crashed_again(rows);
@@ -243,10 +242,10 @@ impl Dispatcher {
             self.set_isolated(index, false);
         }
         self.isolation.suspects.clone_from(&remaining);
-        if let [alone] = remaining[..]
-            && crashed.alone
+        if let [index] = remaining[..]
+            && let Some(upper) = crashed.alone
         {
-            self.count_alone(alone);
+            self.crashed_alone(index, upper);
         }
     }
 
@@ -264,12 +263,13 @@ impl Dispatcher {
         }
     }
 
-    /// Workers crashed with this sequence alone.
-    fn count_alone(&mut self, index: SequenceIndex) {
+    /// Workers crashed with this isolated sequence alone; `upper` ids it would have had.
+    fn crashed_alone(&mut self, index: SequenceIndex, upper: usize) {
         let record = self.sequences[index].crashes.get_or_insert_default();
-        record.alone += 1;
-        if record.alone >= CRASHES_ALONE {
+        if record.alone_mark.is_some() {
             self.fail_waiting(index, SequenceFailure::WorkerCrash);
+        } else {
+            record.alone_mark = Some(upper);
         }
     }
 
@@ -299,6 +299,10 @@ impl Dispatcher {
         let Some(record) = &mut sequence.crashes else {
             return;
         };
+        // Isolated again since, it may be past this and not past the other.
+        if record.alone_mark.is_some_and(|mark| length > mark) {
+            record.alone_mark = None;
+        }
         if record.mark.is_some_and(|mark| length <= mark) {
             return;
         }

@@ -15,7 +15,14 @@ impl Group {
         turn: Turn,
     ) -> bool {
         match turn {
-            Turn::Everyone => self.plan_everyone(dispatcher, draft),
+            Turn::Everyone => {
+                let planned = self.plan_everyone(dispatcher, draft);
+                let nothing = self.in_flight.is_empty() && draft.plan.rows.is_empty();
+                if nothing && !self.all_stand_aside(dispatcher) {
+                    self.start_over(dispatcher, draft);
+                }
+                planned
+            }
             Turn::Only(members) => {
                 self.plan_only(dispatcher, draft, &members);
                 true

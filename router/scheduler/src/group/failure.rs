@@ -60,7 +60,10 @@ impl Group {
         all.sort_unstable();
         all.dedup();
         let mut crashed = CrashedRows {
-            alone: all.len() == 1,
+            alone: match all[..] {
+                [index] => Some(dispatcher.sequences[index].upper()),
+                _ => None,
+            },
             suspects: all,
         };
         // What is over can do no more harm, but it may have done this.

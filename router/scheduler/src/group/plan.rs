@@ -80,10 +80,6 @@ impl Group {
         draft.prefill_left = draft.prefill_left.min(share);
         self.plan_prefills(dispatcher, draft);
         self.admit_waiting(dispatcher, draft);
-        let nothing = self.in_flight.is_empty() && draft.plan.rows.is_empty();
-        if nothing && !self.all_stand_aside(dispatcher) {
-            self.start_over(dispatcher, draft);
-        }
         true
     }
 
@@ -215,7 +211,7 @@ impl Group {
 
     /// Nothing can go on and nothing is awaited: what runs holds twins of its own blocks. It gives both up and
     /// comes back with one of each.
-    fn start_over(&mut self, dispatcher: &mut Dispatcher, draft: &mut Draft) {
+    pub(super) fn start_over(&mut self, dispatcher: &mut Dispatcher, draft: &mut Draft) {
         while let Some(&newest) = self.running.last() {
             self.preempt(dispatcher, newest);
         }

@@ -401,3 +401,73 @@ fn a_failed_step_in_isolation_is_retried_alone() {
     scene.drain();
     scene.assert_only_failed(&[], 4);
 }
+
+/// Killed alone twice, with a token between that it came past: that is no proof.
+#[test]
+fn two_crashes_alone_at_different_tokens_fail_nobody() {
+    let mut scene = Scene::new(
+        SchedulerConfig {
+            max_steps_in_flight: 2,
+            ..config()
+        },
+        64,
+    );
+    scene.submit(1, 6, 20);
+    for _ in 0..2 {
+        // Two steps in flight: it is to come past the second one's token.
+        scene.plan();
+        scene.plan();
+        scene.crash();
+    }
+    assert_eq!(scene.suspects(), 1);
+    scene.plan();
+    scene.crash();
+    for _ in 0..2 {
+        let step = scene.plan();
+        scene.answer(&step, 9);
+    }
+    assert_eq!(
+        scene.suspects(),
+        1,
+        "it is past the first step's token only"
+    );
+    scene.plan();
+    scene.crash();
+    assert!(scene.ended.is_empty());
+    scene.plan();
+    let events = scene.crash();
+    let failed = Event::Failed {
+        id: SequenceId(1),
+        failure: SequenceFailure::WorkerCrash,
+    };
+    assert_eq!(events, [failed], "and these were at the same one");
+}
+
+/// Others crash the workers while the suspects are paused: they are searched for, and what was found is kept.
+#[test]
+fn a_search_makes_way_for_another() {
+    let mut scene = scene(2, 9);
+    for _ in 0..2 {
+        scene.plan();
+        scene.crash();
+    }
+    assert_eq!(scene.suspects(), 2);
+    for id in [1, 2] {
+        scene.scheduler.pause(scene.now, SequenceId(id));
+    }
+    scene.submit(3, 6, 9);
+    for suspects in [2, 1] {
+        let step = scene.plan();
+        assert_eq!(scene.rows(&step), [3]);
+        assert_eq!(scene.try_plan(), None);
+        scene.crash();
+        assert_eq!(scene.suspects(), suspects);
+    }
+    for id in [1, 2] {
+        scene.scheduler.resume(scene.now, SequenceId(id));
+    }
+    while scene.suspects() > 0 {
+        assert_eq!(scene.step(), [3]);
+    }
+    assert_eq!(scene.step(), [3, 1, 2]);
+}

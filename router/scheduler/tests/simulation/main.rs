@@ -15,14 +15,18 @@
 mod cache;
 mod client;
 mod fairness;
+mod faults;
+mod owners;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod random;
 mod run;
+mod totals;
 mod watch;
 mod worker;
+mod world;
 
-use run::Totals;
+use totals::Totals;
 
 const SEEDS: u64 = 20_000;
 /// Seeds run twice to compare their traces.
