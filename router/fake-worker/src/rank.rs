@@ -400,7 +400,11 @@ impl Rank {
                     result.error = words;
                     return Ok(result);
                 }
-                Ok(None) => return Ok(result),
+                Ok(None) => {
+                    // Called off. Rows of the slot that were sent before have no id to go on from.
+                    state.failed = true;
+                    return Ok(result);
+                }
                 Ok(Some(id)) => {
                     state.ids.push(id);
                     result.tokens = vec![described(id, &state.sampling, vocab, false)];

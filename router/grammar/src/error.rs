@@ -59,6 +59,13 @@ pub enum GrammarError {
 #[error("{0}")]
 pub struct DeadEnd(pub(crate) String);
 
+impl DeadEnd {
+    /// For a reason of the caller's own.
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self(reason.into())
+    }
+}
+
 /// The first line of a library's message, without what it adds for its developers.
 pub(crate) fn first_line(message: &str) -> String {
     if let Some((_, name)) = STOPS.iter().find(|(stop, _)| message.starts_with(stop)) {

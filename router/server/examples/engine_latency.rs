@@ -1,8 +1,12 @@
 //! How fast the front half is: the engine, gRPC over a Unix socket and a fake worker that takes no time (or a given one).
 //!
-//! `cargo run --example engine_latency [-- STEP_MICROS]` prints, for 1, 64 and 256 sequences: steps and tokens a second, and
-//! the time from the worker's answer to the arrival of the next step there (both ways of the socket, decoding,
-//! `complete`, `plan` and encoding).
+//! `cargo run --example engine_latency [-- STEP_MICROS [STEPS_IN_FLIGHT]]` prints, for 1, 64 and 256 sequences:
+//! - steps and tokens a second;
+//! - how long the worker waited for a step after its last answer. With one step in flight that is both ways of the socket,
+//!   decoding, `complete`, `plan` and encoding; with two, the default, what is left of it;
+//! - the time between two tokens of one sequence, as its reader saw it: the time of a step and what comes on top;
+//! - where the engine thread's time of a step goes. What is not in the table is waiting and the way in: the system's read,
+//!   HTTP/2, protobuf and the check of the answer.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,7 +17,8 @@
 use headrace_control::{ModelDocument, ToRouter, TokenizerSource, Weights};
 use headrace_fake_worker::{FakeWorker, Script, WorkerOptions};
 use headrace_router::engine::{
-    EngineConfig, EngineHandle, LauncherLink, RunningEngine, SequenceEvent, Watchdog,
+    EngineConfig, EngineHandle, LauncherLink, RunningEngine, SequenceEvent, StepMeter, Watchdog,
+    Work,
 };
 use headrace_router::metrics::Metrics;
 use headrace_scheduler::{SamplingParams, SequenceRequest, StopConditions};
@@ -25,20 +30,24 @@ use tokio::sync::mpsc;
 const VOCAB: u32 = 50_000;
 
 fn main() {
-    let step_micros = std::env::args()
-        .nth(1)
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(0);
+    let argument = |index| std::env::args().nth(index)?.parse().ok();
+    let step_micros = argument(1).unwrap_or(0);
+    let in_flight = argument(2).and_then(|count| u32::try_from(count).ok());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .unwrap();
     for (sequences, tokens) in [(1, 4000), (64, 1500), (256, 600)] {
-        runtime.block_on(measure(sequences, tokens, step_micros));
+        runtime.block_on(measure(
+            sequences,
+            tokens,
+            step_micros,
+            in_flight.unwrap_or(2),
+        ));
     }
 }
 
-async fn measure(sequences: u32, tokens: u32, step_micros: u64) {
+async fn measure(sequences: u32, tokens: u32, step_micros: u64, in_flight: u32) {
     let folder = tempfile::tempdir().unwrap();
     let options = WorkerOptions {
         vocab_size: VOCAB,
@@ -53,7 +62,8 @@ async fn measure(sequences: u32, tokens: u32, step_micros: u64) {
     let worker = FakeWorker::start(folder.path().join("worker.sock"), options, script).unwrap();
     let (control, receiver) = mpsc::unbounded_channel();
     let (link, _outgoing) = LauncherLink::channel();
-    let engine = RunningEngine::start(config(), receiver, link, Arc::new(Metrics::new())).unwrap();
+    let engine =
+        RunningEngine::start(config(in_flight), receiver, link, Arc::new(Metrics::new())).unwrap();
     let handle = engine.handle();
     control.send(ToRouter::Model(Box::new(document()))).unwrap();
     handle.services_ready();
@@ -72,9 +82,15 @@ async fn measure(sequences: u32, tokens: u32, step_micros: u64) {
     let readers: Vec<_> = (0..sequences)
         .map(|index| tokio::spawn(run(handle.clone(), index, tokens)))
         .collect();
+    let mut gaps = Vec::new();
     for reader in readers {
-        reader.await.unwrap();
+        let seen = reader.await.unwrap();
+        // The first one's tokens, while all run.
+        if gaps.is_empty() {
+            gaps = seen.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        }
     }
+    gaps.sort_unstable();
     let seconds = begun.elapsed().as_secs_f64();
     let rows = usize::try_from(sequences).unwrap();
     let mut waits: Vec<Duration> = worker
@@ -84,24 +100,46 @@ async fn measure(sequences: u32, tokens: u32, step_micros: u64) {
         .map(|(_, wait)| wait)
         .collect();
     waits.sort_unstable();
-    let at = |percent: usize| {
-        let index = (waits.len() * percent / 100).min(waits.len().saturating_sub(1));
-        waits.get(index).copied().unwrap_or_default().as_secs_f64() * 1e6
-    };
     let steps = worker.steps() as f64;
     println!(
-        "{sequences:4} sequences, step {step_micros} µs: {:8.0} steps/s {:9.0} tokens/s; \
-         answer to next step: median {:6.1} µs, p90 {:6.1}, p99 {:6.1} ({} steps)",
+        "{sequences} sequences, step {step_micros} µs, {in_flight} in flight: {:.0} steps/s, {:.0} tokens/s",
         steps / seconds,
         f64::from(sequences) * f64::from(tokens) / seconds,
+    );
+    print_spread("the worker waited", &waits);
+    print_spread("between tokens", &gaps);
+    print_meter(&engine.meter());
+}
+
+/// Of sorted times.
+fn print_spread(what: &str, times: &[Duration]) {
+    let at = |percent: usize| {
+        let index = (times.len() * percent / 100).min(times.len().saturating_sub(1));
+        times.get(index).copied().unwrap_or_default().as_secs_f64() * 1e6
+    };
+    println!(
+        "  {what}: median {:.1} µs, p90 {:.1}, p99 {:.1} ({} of them)",
         at(50),
         at(90),
         at(99),
-        waits.len()
+        times.len()
     );
 }
 
-async fn run(handle: EngineHandle, index: u32, tokens: u32) {
+fn print_meter(meter: &StepMeter) {
+    let answers = meter.answers().max(1) as f64;
+    print!("  engine thread, µs a step:");
+    let mut sum = 0.0;
+    for (work, name) in Work::ALL {
+        let micros = meter.spent(work).as_secs_f64() * 1e6 / answers;
+        sum += micros;
+        print!(" {name} {micros:.1},");
+    }
+    println!(" in all {sum:.1}");
+}
+
+/// When each token was read.
+async fn run(handle: EngineHandle, index: u32, tokens: u32) -> Vec<Instant> {
     let prompt: Vec<u32> = (0..16)
         .map(|position| (index * 31 + position) % VOCAB)
         .collect();
@@ -121,15 +159,17 @@ async fn run(handle: EngineHandle, index: u32, tokens: u32) {
         constrained: false,
         retention: headrace_scheduler::Retention::default(),
     };
-    let mut stream = handle.submit(request).await.unwrap();
+    let mut stream = handle.submit(request, None).await.unwrap();
+    let mut seen = Vec::new();
     while let Some(event) = stream.recv().await {
-        if let SequenceEvent::Finished(_) = event {
-            return;
+        if let SequenceEvent::Token(_) = event {
+            seen.push(Instant::now());
         }
     }
+    seen
 }
 
-fn config() -> EngineConfig {
+fn config(max_steps_in_flight: u32) -> EngineConfig {
     EngineConfig {
         block_size: 16,
         max_batch_tokens: 8192,
@@ -142,7 +182,9 @@ fn config() -> EngineConfig {
         prefix_caching: true,
         max_waiting_sequences: 1000,
         max_waiting_tokens: 1 << 30,
-        max_steps_in_flight: 1,
+        max_steps_in_flight,
+        policy: headrace_scheduler::PolicyConfig::default(),
+        stall_timeout: Duration::from_secs(60),
         watchdog: Watchdog::default(),
     }
 }

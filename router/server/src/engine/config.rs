@@ -1,9 +1,9 @@
 //! What the engine is told at start.
 
-use headrace_control::RouterConfig;
+use headrace_control::{RouterConfig, SchedulePolicy};
 use headrace_dialect::bounds::{Bounds, Flags};
 use headrace_dialect::refusal::Dialect;
-use headrace_scheduler::SchedulerConfig;
+use headrace_scheduler::{PolicyConfig, QueueOrder, SchedulerConfig};
 use std::time::Duration;
 
 /// Tokens computed in one step unless told otherwise: a CPU's answer to "how long may decoding rows wait".
@@ -46,6 +46,10 @@ pub struct EngineConfig {
     pub max_waiting_tokens: u64,
     /// Steps sent before the first has answered, if the workers can.
     pub max_steps_in_flight: u32,
+    /// The rules of the queue.
+    pub policy: PolicyConfig,
+    /// How long a paused sequence waits for a reader that reads nothing.
+    pub stall_timeout: Duration,
     /// When a group counts as hung.
     pub watchdog: Watchdog,
 }
@@ -59,6 +63,9 @@ pub struct Watchdog {
     /// For one step, however alive the ranks seem; or twenty times the longest step so far, if that is more. It has
     /// to be longer than the slowest machine's largest prefill.
     pub step: Duration,
+    /// Without progress from a start of the group. Loading shows its bytes; this is longer than the largest step, which
+    /// shows nothing, takes anywhere.
+    pub start_silence: Duration,
     /// How often to look.
     pub period: Duration,
 }
@@ -68,6 +75,7 @@ impl Default for Watchdog {
         Self {
             silence: Duration::from_secs(30),
             step: Duration::from_mins(10),
+            start_silence: Duration::from_mins(10),
             period: Duration::from_secs(1),
         }
     }
@@ -99,6 +107,19 @@ fn largest_request(config: &RouterConfig) -> usize {
         .fold(1, usize::max)
 }
 
+fn policy(config: &RouterConfig) -> PolicyConfig {
+    PolicyConfig {
+        order: match config.schedule_policy {
+            SchedulePolicy::Fcfs => QueueOrder::Fcfs,
+            SchedulePolicy::Lpm => QueueOrder::Lpm,
+        },
+        target_step_time: config
+            .target_itl_ms
+            .map(|millis| Duration::from_millis(millis.into())),
+        ..PolicyConfig::default()
+    }
+}
+
 impl EngineConfig {
     /// Flags, with defaults for what they leave open.
     pub fn new(config: &RouterConfig) -> Self {
@@ -125,8 +146,10 @@ impl EngineConfig {
             poison_fresh_blocks: config.poison_fresh_blocks,
             prefix_caching: config.prefix_caching,
             max_waiting_sequences: most_sequences,
-            max_waiting_tokens: MAX_WAITING_TOKENS,
+            max_waiting_tokens: config.max_queued_tokens.unwrap_or(MAX_WAITING_TOKENS),
             max_steps_in_flight: 2,
+            policy: policy(config),
+            stall_timeout: Duration::from_secs(config.stall_timeout_seconds),
             watchdog: Watchdog::default(),
         }
     }
@@ -150,7 +173,7 @@ impl EngineConfig {
             max_waiting_sequences: self.max_waiting_sequences,
             max_waiting_tokens: self.max_waiting_tokens,
             max_steps_in_flight: self.max_steps_in_flight,
-            policy: headrace_scheduler::PolicyConfig::default(),
+            policy: self.policy.clone(),
         }
     }
 }

@@ -2,10 +2,11 @@
 
 use super::core::{GroupFacts, Input, StartFailure};
 use headrace_control::Progress;
-use headrace_scheduler::StepPlan;
+use headrace_grammar::Mask;
+use headrace_scheduler::{Slot, StepPlan};
 use headrace_worker_client::{
-    GroupEvent, GroupRequest, PrepareStage, RunningGroup, StartError, StartedGroup, WorkerError,
-    start_group,
+    GroupEvent, GroupRequest, PrepareStage, RunningGroup, StartError, StartedGroup, TokenMask,
+    WorkerError, start_group,
 };
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -137,6 +138,37 @@ impl GroupLink {
     pub(super) fn send(&mut self, plan: &StepPlan) -> Result<(), (u64, WorkerError)> {
         match self {
             Self::Up { epoch, streams } => streams.send(plan).map_err(|error| (*epoch, error)),
+            Self::Down | Self::Starting(_) => Ok(()),
+        }
+    }
+
+    /// Gives every rank a mask. The error is for the core.
+    pub(super) fn send_mask(
+        &mut self,
+        step_id: u64,
+        slot: Slot,
+        position: u32,
+        mask: Mask,
+    ) -> Result<(), (u64, WorkerError)> {
+        let mask = match mask {
+            Mask::Bitset(words) => TokenMask::Bitset(words),
+            Mask::Allow(ids) => TokenMask::Allow(ids),
+            Mask::Deny(ids) => TokenMask::Deny(ids),
+        };
+        match self {
+            Self::Up { epoch, streams } => streams
+                .send_mask(step_id, slot, position, &mask)
+                .map_err(|error| (*epoch, error)),
+            Self::Down | Self::Starting(_) => Ok(()),
+        }
+    }
+
+    /// Tells every rank that a row samples nothing. The error is for the core.
+    pub(super) fn call_off(&mut self, step_id: u64, slot: Slot) -> Result<(), (u64, WorkerError)> {
+        match self {
+            Self::Up { epoch, streams } => streams
+                .call_off(step_id, slot)
+                .map_err(|error| (*epoch, error)),
             Self::Down | Self::Starting(_) => Ok(()),
         }
     }

@@ -1,7 +1,9 @@
 //! The cheap, cloneable way into the engine task, and the stream that comes back.
 
+use super::buffer::{EventReader, EventWriter, event_buffer};
 use super::status::{EngineStatus, SharedStatus};
 use super::validated::{InvalidSequence, ValidatedSequence};
+use headrace_grammar::CompiledGrammar;
 use headrace_scheduler::{
     FinishReason, SampledToken, SequenceFailure, SequenceId, SequenceRequest, SubmitError, Time,
 };
@@ -21,13 +23,17 @@ pub(super) enum Order {
     Submit {
         /// What to run.
         request: Box<ValidatedSequence>,
+        /// What binds its output.
+        grammar: Option<CompiledGrammar>,
         /// The bounded buffer of this sequence.
-        events: mpsc::Sender<SequenceEvent>,
+        events: EventWriter,
         /// Taken or not.
         verdict: oneshot::Sender<Result<(), SubmitFailure>>,
     },
     /// The client left, or a stop string was found. Idempotent.
     Cancel(SequenceId),
+    /// The reader of a paused sequence wants more.
+    Resume(SequenceId),
     /// Tokenizer, template and defaults are built: requests can be validated.
     ServicesReady,
     /// An operator wants a drain: the launcher is asked for it.
@@ -61,7 +67,8 @@ impl CommandQueue {
     }
 }
 
-/// What a request's task hears about one sequence. `Finished`, `Failed` or `Interrupted` comes once and last.
+/// What a request's task hears about one sequence. `Finished`, `Failed`, `GrammarDeadEnd` or `Interrupted` comes once and
+/// last.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SequenceEvent {
     /// First admission to a step.
@@ -77,6 +84,8 @@ pub enum SequenceEvent {
     Finished(FinishReason),
     /// The end, by an error of this sequence.
     Failed(SequenceFailure),
+    /// The end: its grammar allows no further id, for this reason.
+    GrammarDeadEnd(String),
     /// The end, by the server and not by this sequence.
     Interrupted(Interruption),
 }
@@ -86,7 +95,7 @@ impl SequenceEvent {
     pub fn is_last(&self) -> bool {
         matches!(
             self,
-            Self::Finished(_) | Self::Failed(_) | Self::Interrupted(_)
+            Self::Finished(_) | Self::Failed(_) | Self::GrammarDeadEnd(_) | Self::Interrupted(_)
         )
     }
 }
@@ -100,6 +109,9 @@ pub enum Interruption {
     /// The workers are gone for good.
     #[error("the model workers are gone: {0}")]
     WorkersLost(String),
+    /// Its buffer was full and nobody read it.
+    #[error("the client read too slowly for too long")]
+    Stalled,
 }
 
 /// Why `submit` took nothing.
@@ -125,8 +137,8 @@ pub enum SubmitFailure {
 /// The way into the engine task. Cloning costs a few reference counts.
 ///
 /// The command queue is not bounded by itself: every caller of [`EngineHandle::submit`] waits for its verdict
-/// before it sends again, and an accepted sequence sends at most one cancel, so its length is at most twice
-/// the number of requests in the house, which the routes bound.
+/// before it sends again, and an accepted sequence sends at most one cancel and, while it is paused, one wish to go on, so
+/// its length is at most three times the number of sequences in the house, which the routes bound.
 #[derive(Clone, Debug)]
 pub struct EngineHandle {
     commands: mpsc::UnboundedSender<Command>,
@@ -156,11 +168,16 @@ impl EngineHandle {
     /// Hands a validated sequence to the engine and waits until it is queued or refused.
     ///
     /// Dropping the future, or the stream it gives, cancels the sequence in whatever state it is.
-    pub async fn submit(&self, request: SequenceRequest) -> Result<SequenceStream, SubmitFailure> {
+    /// `grammar` binds its output.
+    pub async fn submit(
+        &self,
+        request: SequenceRequest,
+        grammar: Option<CompiledGrammar>,
+    ) -> Result<SequenceStream, SubmitFailure> {
         let SubmittedSequence {
             mut stream,
             verdict,
-        } = self.begin_submit(request)?;
+        } = self.begin_submit(request, grammar)?;
         // The stream is there before the wait: if the caller goes away meanwhile, its drop cancels what may be queued
         // by now.
         let verdict = verdict.await.map_err(|_| SubmitFailure::EngineGone);
@@ -170,18 +187,21 @@ impl EngineHandle {
     /// Hands a validated sequence to the engine and does not wait.
     pub fn begin_submit(
         &self,
-        request: SequenceRequest,
+        mut request: SequenceRequest,
+        grammar: Option<CompiledGrammar>,
     ) -> Result<SubmittedSequence, SubmitFailure> {
         let id = request.id;
+        request.constrained = grammar.is_some();
         // Before the model is known nothing is accepted anyway, and the engine says so.
         let vocab_size = self
             .status
             .limits()
             .map_or(u32::MAX, |limits| limits.vocab_size);
-        let (events, receiver) = mpsc::channel(event_capacity(&request));
+        let (events, reader) = event_buffer();
         let (sender, verdict) = oneshot::channel();
         let order = Order::Submit {
             request: Box::new(ValidatedSequence::new(request, vocab_size)?),
+            grammar,
             events,
             verdict: sender,
         };
@@ -190,7 +210,7 @@ impl EngineHandle {
             .map_err(|_| SubmitFailure::EngineGone)?;
         let stream = SequenceStream {
             id,
-            events: receiver,
+            events: reader,
             commands: self.commands.clone(),
             ended: false,
         };
@@ -207,7 +227,8 @@ impl EngineHandle {
         self.status.snapshot()
     }
 
-    /// How long a refused client should wait before it asks again.
+    /// How long one refused client should wait before it asks again: whole seconds from 1 to 120, from the rate at which
+    /// the queue drains and spread a little, each time anew.
     pub fn retry_after(&self) -> Duration {
         self.status.retry_after()
     }
@@ -235,24 +256,6 @@ impl EngineHandle {
     }
 }
 
-/// Most events that a sequence can emit in its life: one `Started`, one `PromptLogprobs` a computed prompt
-/// position at worst, `max_new_tokens` tokens, one end.
-///
-/// A buffer of this capacity never fills, so the engine never waits for a slow reader, and it is bounded by what
-/// the request was admitted for. The channel allocates only what is queued.
-fn event_capacity(request: &SequenceRequest) -> usize {
-    let prompt = if request.prompt_logprobs {
-        request.prompt.len()
-    } else {
-        0
-    };
-    let output = usize::try_from(request.stop.max_new_tokens).unwrap_or(usize::MAX >> 4);
-    prompt
-        .saturating_add(output)
-        .saturating_add(2)
-        .min(usize::MAX >> 4)
-}
-
 /// A sequence on its way to the engine. Dropping it cancels the sequence.
 #[derive(Debug)]
 pub struct SubmittedSequence {
@@ -277,7 +280,7 @@ impl SubmittedSequence {
 #[derive(Debug)]
 pub struct SequenceStream {
     id: SequenceId,
-    events: mpsc::Receiver<SequenceEvent>,
+    events: EventReader,
     commands: mpsc::UnboundedSender<Command>,
     ended: bool,
 }
@@ -296,7 +299,7 @@ impl SequenceStream {
 
     /// The next event if it is there already: lets a reader take what one wake-up brought.
     pub fn try_recv(&mut self) -> Option<SequenceEvent> {
-        let event = self.events.try_recv().ok();
+        let event = self.events.try_recv();
         if event.is_some() {
             self.note(event)
         } else {
@@ -322,6 +325,9 @@ impl SequenceStream {
     fn note(&mut self, event: Option<SequenceEvent>) -> Option<SequenceEvent> {
         if event.as_ref().is_none_or(SequenceEvent::is_last) {
             self.ended = true;
+        } else if self.events.wants_more() {
+            // A closed queue means that the engine is gone, which the next read tells.
+            let _ = self.commands.send(Command(Order::Resume(self.id)));
         }
         event
     }

@@ -4,11 +4,14 @@
 //! reaches it through the control socket. Nothing else touches sequences, blocks or slots, so there is no lock
 //! around them. What it decides is in [`core`], without clock and sockets; the task around it has those.
 
+mod buffer;
 mod config;
 mod control;
 pub mod core;
 mod group;
 mod handle;
+mod masks;
+mod meter;
 mod status;
 mod task;
 mod thread;
@@ -21,6 +24,8 @@ pub use handle::{
     Command, CommandQueue, EngineHandle, FlushedCache, Interruption, SequenceEvent, SequenceStream,
     SubmitFailure, SubmittedSequence,
 };
+pub use masks::{DeskOrder, MaskDesk, MaskReady, MaskWanted};
+pub use meter::{StepMeter, Work};
 pub use status::{EngineStats, EngineStatus, HealthVerdict, ModelLimits};
 pub use thread::RunningEngine;
 pub use validated::InvalidSequence;

@@ -16,6 +16,8 @@ pub struct EngineStats {
     pub waiting: u64,
     /// Sequences in slots.
     pub running: u64,
+    /// Sequences that wait for their readers.
+    pub paused: u64,
     /// Tokens to compute for the waiting sequences.
     pub waiting_tokens: u64,
     /// KV blocks that hold nothing.
@@ -28,30 +30,30 @@ pub struct EngineStats {
     pub total_blocks: u64,
     /// Sequences moved back to the queue for want of blocks or of a group, since the start.
     pub preemptions: u64,
-    /// Prompt tokens looked up in the prefix cache, since the start.
-    pub prefix_query_tokens: u64,
-    /// Of those, found.
-    pub prefix_hit_tokens: u64,
-    /// Tokens computed a second time after a preemption, since the start.
-    pub recomputed_tokens: u64,
-    /// Steps sent and not answered.
-    pub steps_in_flight: u64,
-    /// Steps answered, since the start.
-    pub steps_completed: u64,
-    /// Sequences whose end has not been told yet.
-    pub open_streams: u64,
-    /// Sequences paused for clients that do not read.
-    pub paused: u64,
-    /// Ids that leave the queue in a second, of late; 0 while that is unknown.
-    pub drained_tokens_per_second: u64,
-    /// Most prefill tokens beside decoding rows in a step, by the target for its time, if there is one.
-    pub prefill_share: Option<u64>,
     /// Sequences admitted before one in front of them that did not fit, since the start.
     pub skipped_ahead: u64,
     /// Sequences that waited for blocks which another was computing, since the start.
     pub deferrals: u64,
     /// Sequences whose deadline passed while they waited, since the start.
     pub deadlines_exceeded: u64,
+    /// Sequences that may have killed the workers; 0: none is looked for.
+    pub suspects: u64,
+    /// Prompt tokens looked up in the prefix cache, since the start.
+    pub prefix_query_tokens: u64,
+    /// Of those, found.
+    pub prefix_hit_tokens: u64,
+    /// Tokens computed a second time after a preemption, since the start.
+    pub recomputed_tokens: u64,
+    /// Most prefill tokens beside decoding rows in a step, by the target for its time; absent without one.
+    pub prefill_share: Option<u64>,
+    /// Steps sent and not answered.
+    pub steps_in_flight: u64,
+    /// Steps answered, since the start.
+    pub steps_completed: u64,
+    /// Sequences whose end has not been told yet.
+    pub open_streams: u64,
+    /// Ids that leave the queue in a second, of late; 0 while that is unknown.
+    pub drained_tokens_per_second: u64,
 }
 
 /// What one sequence of the served model may be.
@@ -109,6 +111,8 @@ pub(crate) struct SharedStatus {
     origin: Instant,
     /// Milliseconds after `origin` of the engine task's last sign of life.
     alive_ms: AtomicU64,
+    /// Clients told to come back later.
+    refusals: AtomicU64,
     board: Mutex<Board>,
 }
 
@@ -139,6 +143,7 @@ impl SharedStatus {
         Self {
             origin: Instant::now(),
             alive_ms: AtomicU64::new(0),
+            refusals: AtomicU64::new(0),
             board: Mutex::new(Board {
                 retry_after: Duration::from_secs(1),
                 ..Board::default()
@@ -161,8 +166,11 @@ impl SharedStatus {
         change(&mut self.lock());
     }
 
+    /// For one refused client, in whole seconds. Spread by up to a quarter, so that those who were refused together do
+    /// not come back together; the n-th refusal always has the same place in that spread.
     pub(crate) fn retry_after(&self) -> Duration {
-        self.lock().retry_after
+        let refusal = self.refusals.fetch_add(1, Ordering::Relaxed);
+        spread(self.lock().retry_after, refusal)
     }
 
     pub(crate) fn limits(&self) -> Option<ModelLimits> {
@@ -208,5 +216,49 @@ impl SharedStatus {
     fn lock(&self) -> MutexGuard<'_, Board> {
         // Written whole under the lock by code that does not panic; a poisoned board is still a true one.
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A refused client is told 1 to 120 seconds.
+const LONGEST_RETRY: u64 = 120;
+
+/// A whole number of seconds from `wait` to a quarter more; below the bound, if that would be above it.
+fn spread(wait: Duration, refusal: u64) -> Duration {
+    let wait = wait.as_secs().clamp(1, LONGEST_RETRY);
+    let quarter = wait.div_ceil(4);
+    let low = wait.min(LONGEST_RETRY - quarter);
+    // Multiples of the golden ratio fill the span evenly, whatever number of them is looked at.
+    let place = refusal.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    Duration::from_secs(low + ((place * (quarter + 1)) >> 32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn clients_refused_together_come_back_apart() {
+        for (wait, from, to) in [
+            (0, 1, 2),
+            (1, 1, 2),
+            (40, 40, 50),
+            (120, 90, 120),
+            (900, 90, 120),
+        ] {
+            let mut seen = BTreeMap::new();
+            for refusal in 0..3100 {
+                let told = spread(Duration::from_secs(wait), refusal);
+                assert_eq!(told.subsec_nanos(), 0);
+                *seen.entry(told.as_secs()).or_insert(0u32) += 1;
+            }
+            let (first, last) = (seen.keys().next().copied(), seen.keys().last().copied());
+            assert_eq!((first, last), (Some(from), Some(to)), "{wait} s");
+            let even = 3100 / u32::try_from(seen.len()).unwrap();
+            assert!(
+                seen.values().all(|count| count.abs_diff(even) <= even / 4),
+                "{seen:?}"
+            );
+        }
     }
 }

@@ -4,6 +4,7 @@ use super::config::EngineConfig;
 use super::control::LauncherLink;
 use super::core::{EngineCore, EngineEnd};
 use super::handle::EngineHandle;
+use super::meter::StepMeter;
 use super::task::EngineTask;
 use crate::metrics::Metrics;
 use headrace_control::ToRouter;
@@ -17,6 +18,7 @@ pub struct RunningEngine {
     handle: EngineHandle,
     end: oneshot::Receiver<EngineEnd>,
     thread: JoinHandle<()>,
+    meter: Arc<StepMeter>,
 }
 
 impl RunningEngine {
@@ -27,13 +29,14 @@ impl RunningEngine {
         launcher: LauncherLink,
         metrics: Arc<Metrics>,
     ) -> std::io::Result<Self> {
+        let meter = Arc::new(StepMeter::default());
         let tick = config.watchdog.period;
         let core = EngineCore::new(config, metrics);
         let (handle, commands) = core.connect();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let task = EngineTask::new(tick, core, commands, control, launcher);
+        let task = EngineTask::new(tick, Arc::clone(&meter), core, commands, control, launcher)?;
         let (sender, end) = oneshot::channel();
         let thread = std::thread::Builder::new()
             .name("engine".to_owned())
@@ -46,12 +49,18 @@ impl RunningEngine {
             handle,
             end,
             thread,
+            meter,
         })
     }
 
     /// The way in.
     pub fn handle(&self) -> EngineHandle {
         self.handle.clone()
+    }
+
+    /// Where its thread's time goes.
+    pub fn meter(&self) -> Arc<StepMeter> {
+        Arc::clone(&self.meter)
     }
 
     /// Waits for the engine's end; an error is the message of its panic.

@@ -65,10 +65,16 @@ impl Histogram {
     }
 
     pub(super) fn record(&self, value: f64) {
+        self.record_all(value, 1);
+    }
+
+    /// The same value, so many times.
+    pub(super) fn record_all(&self, value: f64, times: u64) {
         let bucket = self.bounds.partition_point(|bound| *bound < value);
         if let Some(count) = self.counts.get(bucket) {
-            count.fetch_add(1, Ordering::Relaxed);
+            count.fetch_add(times, Ordering::Relaxed);
         }
+        let value = value * times as f64;
         let add = |bits: u64| Some((f64::from_bits(bits) + value).to_bits());
         // The closure always gives a value, so this cannot fail.
         let _ = self

@@ -332,12 +332,15 @@ impl Metrics {
         self.prompt_tokens.add(prompt_tokens as u64);
     }
 
-    /// A token was handed to a sequence's stream; `since_last` after the one before it.
-    pub(crate) fn token_emitted(&self, since_last: Option<Duration>) {
-        self.generation_tokens.increment();
-        if let Some(gap) = since_last {
-            self.inter_token_latency.record(gap.as_secs_f64());
-        }
+    /// Tokens were handed to their sequences' streams.
+    pub(crate) fn tokens_emitted(&self, count: u64) {
+        self.generation_tokens.add(count);
+    }
+
+    /// So many of them came this long after the ones before them.
+    pub(crate) fn tokens_followed(&self, gap: Duration, count: u64) {
+        self.inter_token_latency
+            .record_all(gap.as_secs_f64(), count);
     }
 
     pub(crate) fn step_sent(&self, step: &StepSent) {

@@ -236,6 +236,10 @@ impl Generation {
             Some(SequenceEvent::Finished(_)) | None => Err(self.incomplete()),
             Some(SequenceEvent::Failed(failure)) => Err(failure_of(failure).refusal()),
             Some(SequenceEvent::Interrupted(cause)) => Err(interruption(cause).refusal()),
+            Some(SequenceEvent::GrammarDeadEnd(reason)) => {
+                tracing::debug!("a dead end: {reason}");
+                Err(Failure::GrammarDeadEnd.refusal())
+            }
         }
     }
 
@@ -332,6 +336,7 @@ fn failure_of(failure: SequenceFailure) -> Failure {
 fn interruption(cause: Interruption) -> Failure {
     match cause {
         Interruption::DrainDeadline => Failure::Draining,
+        Interruption::Stalled => Failure::Stalled,
         Interruption::WorkersLost(cause) => Failure::WorkersLost(cause),
     }
 }

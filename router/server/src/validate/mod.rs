@@ -172,7 +172,7 @@ impl ValidatedCall {
                     retention: self.treatment.retention,
                 };
                 submitted.push(SubmittedChoice {
-                    stream: engine.submit(request).await?,
+                    stream: engine.submit(request, None).await?,
                     prompt_ids: Arc::clone(&prompt.ids),
                     stop,
                     seed,

@@ -10,14 +10,17 @@
 )]
 
 use headrace_control::{ModelDocument, ToLauncher, ToRouter, TokenizerSource, Weights};
-use headrace_fake_worker::{FakeWorker, Script, WorkerOptions};
+use headrace_fake_worker::{
+    FakeWorker, Fault, FaultKind, Script, Trigger, WorkerOptions, expected_output,
+    expected_sampled_output,
+};
 use headrace_router::engine::{
     EngineConfig, EngineHandle, EngineStats, LauncherLink, RunningEngine, SequenceEvent,
     SequenceStream, SubmitFailure, Watchdog,
 };
 use headrace_router::metrics::Metrics;
 use headrace_scheduler::{
-    FinishReason, SamplingParams, SequenceFailure, SequenceRequest, StopConditions,
+    FinishReason, PolicyConfig, SamplingParams, SequenceFailure, SequenceRequest, StopConditions,
 };
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -53,6 +56,8 @@ impl Default for Setup {
                 max_waiting_sequences: 10_000,
                 max_waiting_tokens: 1 << 30,
                 max_steps_in_flight: 1,
+                policy: PolicyConfig::default(),
+                stall_timeout: Duration::from_secs(60),
                 watchdog: Watchdog::default(),
             },
             num_blocks: 512,
@@ -192,7 +197,7 @@ impl Harness {
         max_new_tokens: u32,
     ) -> Result<SequenceStream, SubmitFailure> {
         self.handle
-            .submit(self.request(prompt, max_new_tokens))
+            .submit(self.request(prompt, max_new_tokens), None)
             .await
     }
 
@@ -314,6 +319,7 @@ impl MiniLauncher {
 pub enum Ending {
     Finished(FinishReason),
     Failed(SequenceFailure),
+    DeadEnd(String),
     Other(String),
 }
 
@@ -337,6 +343,7 @@ pub async fn read(mut stream: SequenceStream) -> (Vec<u32>, Ending) {
             Some(SequenceEvent::PromptLogprobs(_)) => {}
             Some(SequenceEvent::Finished(reason)) => break Ending::Finished(reason),
             Some(SequenceEvent::Failed(failure)) => break Ending::Failed(failure),
+            Some(SequenceEvent::GrammarDeadEnd(why)) => break Ending::DeadEnd(why),
             Some(SequenceEvent::Interrupted(why)) => break Ending::Other(why.to_string()),
             None => break Ending::Other("the engine is gone".to_owned()),
         }
@@ -371,5 +378,50 @@ impl Dice {
                 }
             })
             .collect()
+    }
+}
+
+pub fn faulty(when: Trigger, what: FaultKind) -> Script {
+    Script {
+        faults: vec![Fault { when, what }],
+        ..Script::default()
+    }
+}
+
+/// Runs `count` requests at once and compares every id with an undisturbed run's.
+pub async fn run_and_compare(harness: &Harness, seed: u64, count: usize) {
+    let mut dice = Dice(seed);
+    let mut running = Vec::new();
+    for index in 0..count {
+        let prompt = dice.prompt(120);
+        let tokens = 1 + dice.below(40);
+        let mut request = harness.request(&prompt, tokens);
+        let end_id = dice.below(VOCAB);
+        request.stop.eos_token_ids = vec![end_id].into();
+        let expected = if index % 3 == 0 {
+            request.sampling.do_sample = true;
+            request.sampling.seed = seed + index as u64;
+            expected_sampled_output(
+                &prompt,
+                tokens as usize,
+                &[end_id],
+                VOCAB,
+                request.sampling.seed,
+            )
+        } else {
+            expected_output(&prompt, tokens as usize, &[end_id], VOCAB)
+        };
+        let reason = if expected.last() == Some(&end_id) {
+            FinishReason::Eos
+        } else {
+            FinishReason::Length
+        };
+        let stream = harness.handle.submit(request, None).await.unwrap();
+        running.push((tokio::spawn(read(stream)), expected, reason));
+    }
+    for (index, (task, expected, reason)) in running.into_iter().enumerate() {
+        let (ids, ending) = task.await.unwrap();
+        assert_eq!(ending, Ending::Finished(reason), "request {index}");
+        assert_eq!(ids, expected, "request {index}");
     }
 }

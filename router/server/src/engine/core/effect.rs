@@ -1,8 +1,10 @@
 //! What goes into the core, and what it wants done.
 
 use crate::engine::handle::Command;
+use crate::engine::masks::{DeskOrder, MaskReady};
 use headrace_control::{Progress, ToLauncher, ToRouter};
-use headrace_scheduler::{StepPlan, Time};
+use headrace_grammar::Mask;
+use headrace_scheduler::{Slot, StepPlan, Time};
 use headrace_worker_client::{GroupDescription, GroupRequest, StepReport};
 
 /// One thing that happened. Group inputs carry the epoch of the start that they come from, so that what a dead start
@@ -41,7 +43,11 @@ pub enum Input {
         /// Why, for the log.
         cause: String,
     },
-    /// Time has passed.
+    /// The mask desk has a mask, or knows that there is none.
+    Mask(MaskReady),
+    /// What [`super::EngineCore::next_wake`] gave has come.
+    Wake,
+    /// The watchdog's period has passed.
     Tick {
         /// The rank of the group that has been silent longest, and since when.
         quietest: Option<(usize, Time)>,
@@ -91,6 +97,26 @@ pub enum Effect {
     },
     /// Give every rank this step.
     SendStep(StepPlan),
+    /// Tell the mask desk.
+    Desk(DeskOrder),
+    /// Give every rank that samples this mask, for a row that a step sent before announced.
+    SendMask {
+        /// That step.
+        step_id: u64,
+        /// Its row.
+        slot: Slot,
+        /// Index of the output id that it is for.
+        position: u32,
+        /// The ids that may come.
+        mask: Mask,
+    },
+    /// Tell every rank that a row that announced a mask samples nothing.
+    CallOff {
+        /// Which step.
+        step_id: u64,
+        /// Its row.
+        slot: Slot,
+    },
     /// The group's streams, or its start, are of no more use.
     DropGroup,
     /// Tell the launcher.

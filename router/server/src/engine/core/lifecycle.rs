@@ -4,7 +4,7 @@ use super::effect::{Effect, GroupFacts, StartFailure};
 use super::phase::{GroupPhase, since};
 use super::{EngineCore, GROUP};
 use crate::engine::config::EngineConfig;
-use crate::engine::handle::Interruption;
+use crate::engine::handle::{Interruption, SequenceEvent};
 use crate::engine::status::ModelLimits;
 use headrace_control::{ModelDocument, Progress, ReadySummary, ToLauncher, ToRouter};
 use headrace_scheduler::{GroupId, Scheduler, Time};
@@ -16,6 +16,15 @@ const PROGRESS_PERIOD: Duration = Duration::from_millis(100);
 
 /// A grace time that ends beyond the clock's range is for ever; a day is that here.
 const LONGEST_GRACE: Duration = Duration::from_hours(24);
+
+/// How a group that was up is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loss {
+    /// It died, hung or broke the protocol: what ran may have been the cause.
+    Crash,
+    /// The launcher started it afresh.
+    Restart,
+}
 
 impl EngineCore {
     pub(super) fn take_control(&mut self, now: Time, message: ToRouter) {
@@ -40,7 +49,8 @@ impl EngineCore {
                 }
                 // The launcher has logged the cause.
                 tracing::debug!(is_final, "the worker group is down: {cause}");
-                self.drop_group(now, &cause);
+                // The launcher may have seen the workers die before their streams broke.
+                self.drop_group(now, &cause, Loss::Crash);
                 if is_final {
                     self.give_up(now, cause);
                 }
@@ -84,9 +94,9 @@ impl EngineCore {
         let longest = model.max_position_embeddings;
         tracing::info!(epoch, ranks = addresses.len(), "the worker group listens");
         // A fresh start of workers that are still up: what ran on the old streams starts over.
-        self.drop_group(now, "a new start of the group");
+        self.drop_group(now, "a new start of the group", Loss::Restart);
         let request = group_request(&self.config, epoch, longest, self.prepared_blocks);
-        self.group = GroupPhase::Starting { epoch };
+        self.group = GroupPhase::Starting { epoch, heard: now };
         self.effects.push_back(Effect::StartGroup {
             epoch,
             addresses,
@@ -100,7 +110,7 @@ impl EngineCore {
         epoch: u64,
         outcome: Result<GroupFacts, StartFailure>,
     ) {
-        if !matches!(self.group, GroupPhase::Starting { epoch: due } if due == epoch) {
+        if !matches!(self.group, GroupPhase::Starting { epoch: due, .. } if due == epoch) {
             return;
         }
         let GroupFacts {
@@ -190,8 +200,9 @@ impl EngineCore {
     }
 
     pub(super) fn take_progress(&mut self, now: Time, epoch: u64, progress: Progress) {
-        if !matches!(self.group, GroupPhase::Starting { epoch: due } if due == epoch) {
-            return;
+        match &mut self.group {
+            GroupPhase::Starting { epoch: due, heard } if *due == epoch => *heard = now,
+            _ => return,
         }
         let is_due = match &self.last_progress {
             Some((stage, at)) => {
@@ -217,20 +228,29 @@ impl EngineCore {
         };
         // Not a louder line: the launcher logs why the group goes, and it may know better, by how a process ended.
         tracing::debug!(epoch, "the worker group is of no more use: {reason}");
+        // Suspicion first: this very restart is part of the search then.
+        self.drop_group(now, reason, Loss::Crash);
         self.send(ToLauncher::KillGroup {
             group: GROUP.0,
             epoch,
             reason: reason.to_owned(),
         });
-        self.drop_group(now, reason);
     }
 
-    fn drop_group(&mut self, now: Time, cause: &str) {
+    fn drop_group(&mut self, now: Time, cause: &str, loss: Loss) {
         let was_up = matches!(self.group, GroupPhase::Up(_));
         self.forget_group();
         if was_up {
             if let Some(scheduler) = &mut self.scheduler {
-                scheduler.group_down(now, GROUP);
+                match loss {
+                    // Workers that go while the server drains were told to, or may have been.
+                    Loss::Crash if self.drain_deadline.is_none() => {
+                        scheduler.group_down(now, GROUP);
+                    }
+                    Loss::Crash | Loss::Restart => scheduler.group_down(now, GROUP),
+                }
+                let suspects = 0u64;
+                self.report_isolation(suspects);
             }
             self.metrics.idle();
         }
@@ -243,6 +263,7 @@ impl EngineCore {
     fn forget_group(&mut self) {
         if self.group.epoch().is_some() {
             self.group = GroupPhase::Down;
+            self.masks.forget_group();
             self.effects.push_back(Effect::DropGroup);
         }
     }
@@ -286,10 +307,21 @@ impl EngineCore {
         if let Some(reason) = self.group.hung(now, &self.config.watchdog, quietest) {
             self.kill_group(now, &reason);
         }
+        self.end_drain_when_due(now);
+        let limit = self.config.stall_timeout;
+        for id in self.streams.stalled(now, limit) {
+            tracing::warn!(sequence = id.0, "dropped: its client reads nothing");
+            let word = SequenceEvent::Interrupted(Interruption::Stalled);
+            if self.streams.end(id, word) {
+                self.forget(now, id);
+            }
+        }
+    }
+
+    pub(super) fn end_drain_when_due(&mut self, now: Time) {
         if self.drain_deadline.is_some_and(|deadline| now >= deadline) {
             self.interrupt_all(now, &Interruption::DrainDeadline);
         }
-        self.update_retry_after(now);
     }
 
     fn interrupt_all(&mut self, now: Time, why: &Interruption) {
@@ -298,9 +330,7 @@ impl EngineCore {
             tracing::warn!(count = ids.len(), "sequences were ended: {why}");
         }
         for id in ids {
-            if let Some(scheduler) = &mut self.scheduler {
-                scheduler.cancel(now, id);
-            }
+            self.forget(now, id);
         }
     }
 }

@@ -11,9 +11,9 @@
 
 mod effect;
 mod lifecycle;
+mod masks;
 mod phase;
 mod publish;
-mod retry;
 mod steps;
 mod streams;
 mod submit;
@@ -27,8 +27,8 @@ use crate::metrics::Metrics;
 use headrace_control::{ModelDocument, ToLauncher};
 use headrace_scheduler::{Event, GroupId, Scheduler, Time};
 use headrace_worker_client::GroupDescription;
+use masks::MaskBook;
 use phase::GroupPhase;
-use retry::DrainRate;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use streams::OpenStreams;
@@ -38,6 +38,10 @@ const GROUP: GroupId = GroupId(0);
 
 /// Everything that decides. See the module.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what has happened so far, each on its own"
+)]
 pub struct EngineCore {
     config: EngineConfig,
     status: Arc<SharedStatus>,
@@ -50,6 +54,7 @@ pub struct EngineCore {
     scheduler: Option<Scheduler>,
     group: GroupPhase,
     streams: OpenStreams,
+    masks: MaskBook,
     /// What the first start of the group prepared, and later ones must.
     prepared_blocks: Option<u32>,
     limits: Option<ModelLimits>,
@@ -60,7 +65,8 @@ pub struct EngineCore {
     final_cause: Option<String>,
     drain_deadline: Option<Time>,
     steps_completed: u64,
-    drain_rate: DrainRate,
+    /// Some sequence is under suspicion, and the launcher knows.
+    isolates: bool,
     ended: bool,
 }
 
@@ -78,6 +84,7 @@ impl EngineCore {
             scheduler: None,
             group: GroupPhase::Down,
             streams: OpenStreams::default(),
+            masks: MaskBook::default(),
             prepared_blocks: None,
             limits: None,
             description: None,
@@ -86,7 +93,7 @@ impl EngineCore {
             final_cause: None,
             drain_deadline: None,
             steps_completed: 0,
-            drain_rate: DrainRate::default(),
+            isolates: false,
             ended: false,
         }
     }
@@ -110,7 +117,9 @@ impl EngineCore {
                     self.kill_group(now, &cause);
                 }
             }
+            Input::Mask(ready) => self.take_mask(now, ready),
             Input::Tick { quietest } => self.take_tick(now, quietest),
+            Input::Wake => self.end_drain_when_due(now),
         }
     }
 
@@ -119,14 +128,24 @@ impl EngineCore {
         self.plan_steps(now)
     }
 
-    /// Tells the streams what the last inputs brought, and publishes how things stand.
+    /// Tells the streams what the last inputs and the time brought, and publishes how things stand.
     pub fn tell(&mut self, now: Time) {
+        if let Some(scheduler) = &mut self.scheduler {
+            let events = scheduler.expire(now);
+            self.hear(events);
+        }
         self.tell_events(now);
         self.publish();
         if self.drain_deadline.is_some() && self.streams.is_empty() && !self.ended {
             self.ended = true;
             self.effects.push_back(Effect::End(EngineEnd::Drained));
         }
+    }
+
+    /// When the next [`Input::Wake`] is due at the latest, if no other input comes before.
+    pub fn next_wake(&self) -> Option<Time> {
+        let deadline = self.scheduler.as_ref().and_then(Scheduler::next_deadline);
+        deadline.into_iter().chain(self.drain_deadline).min()
     }
 
     /// The next thing to do; `None` when all is done.

@@ -44,6 +44,8 @@ pub(super) enum GroupPhase {
     Starting {
         /// Which start.
         epoch: u64,
+        /// When they last said how far they are.
+        heard: Time,
     },
     /// Steps run.
     Up(UpGroup),
@@ -71,7 +73,7 @@ impl GroupPhase {
     pub(super) fn epoch(&self) -> Option<u64> {
         match self {
             Self::Down => None,
-            Self::Starting { epoch } => Some(*epoch),
+            Self::Starting { epoch, .. } => Some(*epoch),
             Self::Up(up) => Some(up.epoch),
         }
     }
@@ -83,7 +85,17 @@ impl GroupPhase {
         watchdog: &Watchdog,
         quietest: Option<(usize, Time)>,
     ) -> Option<String> {
-        let Self::Up(up) = self else { return None };
+        let up = match self {
+            Self::Down => return None,
+            Self::Starting { heard, .. } => {
+                let silent = since(now, *heard);
+                return (silent > watchdog.start_silence).then(|| {
+                    let seconds = silent.as_secs_f64();
+                    format!("the start has shown no progress for {seconds:.1} s")
+                });
+            }
+            Self::Up(up) => up,
+        };
         if let Some((rank, heard)) = quietest {
             let silent = since(now, heard);
             if silent > watchdog.silence {

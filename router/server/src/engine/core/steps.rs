@@ -3,9 +3,12 @@
 use super::effect::Effect;
 use super::phase::GroupPhase;
 use super::{EngineCore, GROUP};
+use crate::engine::handle::SequenceEvent;
+use crate::engine::masks::MaskReady;
 use crate::metrics::{StepAnswered, StepSent};
 use headrace_control::ToLauncher;
-use headrace_scheduler::{StepOutcome, Time};
+use headrace_grammar::Mask;
+use headrace_scheduler::{Event, StepOutcome, Time};
 use headrace_worker_client::StepReport;
 
 impl EngineCore {
@@ -22,6 +25,7 @@ impl EngineCore {
                 entered: sent.entered,
                 running_max_tokens: self.streams.running_max_tokens(),
             });
+            self.masks.announce(up.epoch, &plan, &mut self.effects);
             self.effects.push_back(Effect::SendStep(plan));
             planned_any = true;
         }
@@ -50,6 +54,7 @@ impl EngineCore {
             });
         }
         self.steps_completed += 1;
+        self.masks.note_answer(report.result.step_id);
         let is_first_success = succeeded && up.completes_its_first_step();
         let completed = scheduler.complete(now, report.result);
         if is_first_success {
@@ -59,8 +64,49 @@ impl EngineCore {
             });
         }
         match completed {
-            Ok(events) => self.untold = events,
+            Ok(events) => self.hear(events),
             Err(violation) => self.kill_group(now, &format!("protocol violation: {violation}")),
+        }
+    }
+
+    /// What the scheduler reports; told later, but for the mask desk.
+    pub(super) fn hear(&mut self, mut events: Vec<Event>) {
+        self.masks.hear(&events, &mut self.effects);
+        if self.untold.is_empty() {
+            self.untold = events;
+        } else {
+            self.untold.append(&mut events);
+        }
+    }
+
+    pub(super) fn take_mask(&mut self, now: Time, ready: MaskReady) {
+        let id = ready.wanted.mask.sequence;
+        let outcome = match ready.outcome {
+            Ok(Mask::Allow(ids)) if ids.is_empty() => {
+                Err("it is complete, and the model has no id that ends a text".to_owned())
+            }
+            Ok(mask) => Ok(mask),
+            Err(dead_end) => Err(dead_end.to_string()),
+        };
+        match outcome {
+            Ok(mask) => {
+                let is_due = self.group.epoch() == Some(ready.wanted.epoch);
+                if is_due && self.masks.settle(&ready.wanted) {
+                    self.effects.push_back(Effect::SendMask {
+                        step_id: ready.wanted.step_id,
+                        slot: ready.wanted.mask.slot,
+                        position: ready.wanted.mask.position,
+                        mask,
+                    });
+                }
+            }
+            Err(reason) => {
+                if self.masks.is_open(id) {
+                    let word = SequenceEvent::GrammarDeadEnd(reason);
+                    self.streams.end(id, word);
+                    self.forget(now, id);
+                }
+            }
         }
     }
 
@@ -69,10 +115,14 @@ impl EngineCore {
             return;
         }
         let events = std::mem::take(&mut self.untold);
-        for id in self.streams.tell(now, events, &self.metrics) {
+        let telling = self.streams.tell(now, events, &self.metrics);
+        for id in telling.paused {
             if let Some(scheduler) = &mut self.scheduler {
-                scheduler.cancel(now, id);
+                scheduler.pause(now, id);
             }
+        }
+        for id in telling.overflowed {
+            self.forget(now, id);
         }
     }
 }

@@ -1,17 +1,18 @@
 //! The sequences whose end has not been told yet, and the telling.
 
 use super::phase::since;
+use crate::engine::buffer::{EventWriter, Told};
 use crate::engine::handle::{Interruption, SequenceEvent};
 use crate::metrics::Metrics;
 use headrace_scheduler::{Event, SequenceId, SequenceRequest, Time};
 use rustc_hash::FxHashMap;
-use tokio::sync::mpsc;
-use tokio::sync::mpsc::error::TrySendError;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// One sequence.
 #[derive(Debug)]
 struct OpenStream {
-    events: mpsc::Sender<SequenceEvent>,
+    events: EventWriter,
     last_token: Option<Time>,
     prompt_tokens: usize,
     /// Prompt and output bound.
@@ -27,7 +28,7 @@ pub(super) struct StreamFacts {
 }
 
 impl StreamFacts {
-    pub(super) fn new(request: &SequenceRequest, events: mpsc::Sender<SequenceEvent>) -> Self {
+    pub(super) fn new(request: &SequenceRequest, events: EventWriter) -> Self {
         let prompt_tokens = request.prompt.len();
         let stream = OpenStream {
             events,
@@ -43,14 +44,77 @@ impl StreamFacts {
     }
 }
 
+/// How far the reader of a paused sequence was when that was last looked at.
+#[derive(Clone, Copy, Debug)]
+struct Pause {
+    read: u64,
+    /// Since when it has read nothing.
+    since: Time,
+}
+
 /// All of them.
 #[derive(Debug, Default)]
 pub(super) struct OpenStreams {
     by_id: FxHashMap<SequenceId, OpenStream>,
+    /// Those that wait for their readers.
+    paused: BTreeMap<SequenceId, Pause>,
     /// Sum of `max_tokens` of those that have started.
     running_max_tokens: u64,
-    /// Ends told, since the start.
-    ended: u64,
+}
+
+/// The gaps between tokens that are told together. Sequences that were told together before have the same.
+#[derive(Debug)]
+struct Gaps {
+    now: Time,
+    tokens: u64,
+    before: Option<Time>,
+    count: u64,
+}
+
+impl Gaps {
+    fn new(now: Time) -> Self {
+        Self {
+            now,
+            tokens: 0,
+            before: None,
+            count: 0,
+        }
+    }
+
+    /// A token, and when the one before it was told.
+    fn note(&mut self, before: Option<Time>, metrics: &Metrics) {
+        self.tokens += 1;
+        if before != self.before {
+            self.record_run(metrics);
+            self.before = before;
+        }
+        self.count += 1;
+    }
+
+    fn record_run(&mut self, metrics: &Metrics) {
+        let count = std::mem::take(&mut self.count);
+        if let Some(before) = self.before
+            && count > 0
+        {
+            metrics.tokens_followed(since(self.now, before), count);
+        }
+    }
+
+    fn record(mut self, metrics: &Metrics) {
+        self.record_run(metrics);
+        if self.tokens > 0 {
+            metrics.tokens_emitted(self.tokens);
+        }
+    }
+}
+
+/// What telling led to.
+#[derive(Debug, Default)]
+pub(super) struct Telling {
+    /// Their readers are slow: the scheduler has to pause them.
+    pub(super) paused: Vec<SequenceId>,
+    /// Their buffers were full, which the pauses were to prevent. They are closed; the scheduler has to forget them.
+    pub(super) overflowed: Vec<SequenceId>,
 }
 
 impl OpenStreams {
@@ -62,12 +126,12 @@ impl OpenStreams {
         self.by_id.is_empty()
     }
 
-    pub(super) fn running_max_tokens(&self) -> u64 {
-        self.running_max_tokens
+    pub(super) fn paused(&self) -> usize {
+        self.paused.len()
     }
 
-    pub(super) fn ended(&self) -> u64 {
-        self.ended
+    pub(super) fn running_max_tokens(&self) -> u64 {
+        self.running_max_tokens
     }
 
     /// A sequence was queued.
@@ -83,46 +147,47 @@ impl OpenStreams {
         if stream.started {
             self.running_max_tokens -= stream.max_tokens;
         }
-        self.ended += 1;
+        self.paused.remove(&id);
         true
     }
 
-    /// Tells each event to its sequence. Gives the sequences whose buffer was full, which cannot be: their buffers hold
-    /// whatever they can emit. They are closed here; the caller cancels them.
-    pub(super) fn tell(
-        &mut self,
-        now: Time,
-        events: Vec<Event>,
-        metrics: &Metrics,
-    ) -> Vec<SequenceId> {
-        let mut overflowed = Vec::new();
+    /// Tells each event to its sequence.
+    pub(super) fn tell(&mut self, now: Time, events: Vec<Event>, metrics: &Metrics) -> Telling {
+        let mut telling = Telling::default();
+        let mut gaps = Gaps::new(now);
         for event in events {
-            let (id, told) = match event {
-                Event::Started { id, cached_tokens } => {
-                    self.note_start(id, metrics);
-                    (id, SequenceEvent::Started { cached_tokens })
-                }
-                Event::PromptLogprobs { id, tokens } => (id, SequenceEvent::PromptLogprobs(tokens)),
-                Event::Token { id, token } => {
-                    if let Some(stream) = self.by_id.get_mut(&id) {
-                        let before = stream.last_token.replace(now);
-                        metrics.token_emitted(before.map(|before| since(now, before)));
-                    }
-                    (id, SequenceEvent::Token(token))
-                }
-                Event::Finished { id, reason } => (id, SequenceEvent::Finished(reason)),
-                Event::Failed { id, failure } => (id, SequenceEvent::Failed(failure)),
-            };
-            let Some(stream) = self.by_id.get(&id) else {
+            let id = event.sequence();
+            let Some(stream) = self.by_id.get_mut(&id) else {
                 continue;
             };
+            let told = match event {
+                Event::Started { cached_tokens, .. } => {
+                    if !stream.started {
+                        stream.started = true;
+                        self.running_max_tokens += stream.max_tokens;
+                        metrics.prompt_started(stream.prompt_tokens);
+                    }
+                    SequenceEvent::Started { cached_tokens }
+                }
+                Event::PromptLogprobs { tokens, .. } => SequenceEvent::PromptLogprobs(tokens),
+                Event::Token { token, .. } => {
+                    gaps.note(stream.last_token.replace(now), metrics);
+                    SequenceEvent::Token(token)
+                }
+                Event::Finished { reason, .. } => SequenceEvent::Finished(reason),
+                Event::Failed { failure, .. } => SequenceEvent::Failed(failure),
+            };
             let is_last = told.is_last();
-            match stream.events.try_send(told) {
-                // Closed: the reader is gone, and its cancel is on the way.
-                Ok(()) | Err(TrySendError::Closed(_)) => {}
-                Err(TrySendError::Full(_)) => {
+            match stream.events.tell(told) {
+                Told::Pause if !is_last => {
+                    let read = stream.events.read();
+                    self.paused.insert(id, Pause { read, since: now });
+                    telling.paused.push(id);
+                }
+                Told::Yes | Told::Pause => {}
+                Told::Full => {
                     tracing::error!(sequence = id.0, "a sequence emitted more than it can");
-                    overflowed.push(id);
+                    telling.overflowed.push(id);
                     self.remove(id);
                     continue;
                 }
@@ -131,31 +196,48 @@ impl OpenStreams {
                 self.remove(id);
             }
         }
-        overflowed
+        gaps.record(metrics);
+        telling
+    }
+
+    /// The reader has read on. `false`: it was not paused.
+    pub(super) fn resume(&mut self, id: SequenceId) -> bool {
+        self.paused.remove(&id).is_some()
+    }
+
+    /// Paused sequences whose reader has read nothing for `limit`.
+    pub(super) fn stalled(&mut self, now: Time, limit: Duration) -> Vec<SequenceId> {
+        let mut stalled = Vec::new();
+        for (id, pause) in &mut self.paused {
+            let Some(stream) = self.by_id.get(id) else {
+                continue;
+            };
+            let read = stream.events.read();
+            if read != pause.read {
+                *pause = Pause { read, since: now };
+            } else if since(now, pause.since) >= limit {
+                stalled.push(*id);
+            }
+        }
+        stalled
+    }
+
+    /// Ends a sequence with a last word of the server's. `false`: it is over.
+    pub(super) fn end(&mut self, id: SequenceId, word: SequenceEvent) -> bool {
+        if let Some(stream) = self.by_id.get_mut(&id) {
+            // There is room for a last word; without a reader nobody needs it.
+            stream.events.tell(word);
+        }
+        self.remove(id)
     }
 
     /// Ends every sequence for the server's reason. Gives those that the scheduler has to forget.
     pub(super) fn interrupt_all(&mut self, why: &Interruption) -> Vec<SequenceId> {
-        let ids: Vec<SequenceId> = self.by_id.keys().copied().collect();
-        for stream in self.by_id.values() {
-            // A closed buffer has no reader to tell; a full one cannot be, and its reader sees the channel close.
-            let _ = stream
-                .events
-                .try_send(SequenceEvent::Interrupted(why.clone()));
-        }
+        let mut ids: Vec<SequenceId> = self.by_id.keys().copied().collect();
+        ids.sort_unstable();
         for id in &ids {
-            self.remove(*id);
+            self.end(*id, SequenceEvent::Interrupted(why.clone()));
         }
         ids
-    }
-
-    fn note_start(&mut self, id: SequenceId, metrics: &Metrics) {
-        if let Some(stream) = self.by_id.get_mut(&id)
-            && !stream.started
-        {
-            stream.started = true;
-            self.running_max_tokens += stream.max_tokens;
-            metrics.prompt_started(stream.prompt_tokens);
-        }
     }
 }

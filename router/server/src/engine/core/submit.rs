@@ -1,30 +1,37 @@
-//! What requests say: take this sequence, or forget that one; and what operators do.
+//! What requests and operators say: take this sequence, forget that one, go on with a third.
 
 use super::EngineCore;
 use super::streams::StreamFacts;
-use crate::engine::handle::{Command, FlushedCache, Order, SequenceEvent, SubmitFailure};
+use crate::engine::buffer::EventWriter;
+use crate::engine::handle::{Command, FlushedCache, Order, SubmitFailure};
 use crate::engine::validated::ValidatedSequence;
 use headrace_control::ToLauncher;
-use headrace_scheduler::Time;
-use tokio::sync::mpsc;
+use headrace_grammar::CompiledGrammar;
+use headrace_scheduler::{SequenceId, Time};
 
 impl EngineCore {
     pub(super) fn take_command(&mut self, now: Time, command: Command) {
         match command.0 {
             Order::Submit {
                 request,
+                grammar,
                 events,
                 verdict,
             } => {
-                let outcome = self.submit(now, *request, events);
+                let outcome = self.submit(now, *request, grammar, events);
                 // The caller may be gone; its cancel is behind this command in the queue.
                 let _ = verdict.send(outcome);
             }
             Order::Cancel(id) => {
-                if self.streams.remove(id)
+                if self.streams.remove(id) {
+                    self.forget(now, id);
+                }
+            }
+            Order::Resume(id) => {
+                if self.streams.resume(id)
                     && let Some(scheduler) = &mut self.scheduler
                 {
-                    scheduler.cancel(now, id);
+                    scheduler.resume(now, id);
                 }
             }
             Order::ServicesReady => {
@@ -52,11 +59,20 @@ impl EngineCore {
         }
     }
 
+    /// Scheduler and mask desk forget a sequence whose stream is closed.
+    pub(super) fn forget(&mut self, now: Time, id: SequenceId) {
+        self.masks.close(id, &mut self.effects);
+        if let Some(scheduler) = &mut self.scheduler {
+            scheduler.cancel(now, id);
+        }
+    }
+
     fn submit(
         &mut self,
         now: Time,
         sequence: ValidatedSequence,
-        events: mpsc::Sender<SequenceEvent>,
+        grammar: Option<CompiledGrammar>,
+        events: EventWriter,
     ) -> Result<(), SubmitFailure> {
         if self.drain_deadline.is_some() {
             return Err(SubmitFailure::Draining);
@@ -66,8 +82,12 @@ impl EngineCore {
         }
         let scheduler = self.scheduler.as_mut().ok_or(SubmitFailure::NotReady)?;
         let facts = StreamFacts::new(sequence.request(), events);
+        let id = sequence.request().id;
         scheduler.submit(now, sequence.into_request())?;
         self.streams.add(facts);
+        if let Some(grammar) = grammar {
+            self.masks.open(id, grammar, &mut self.effects);
+        }
         Ok(())
     }
 }

@@ -42,8 +42,8 @@ fn busy() -> Metrics {
         finish: FinishLabel::Length,
     });
     metrics.request_failed(FailureKind::Dropped);
-    metrics.token_emitted(None);
-    metrics.token_emitted(Some(Duration::from_millis(12)));
+    metrics.tokens_emitted(2);
+    metrics.tokens_followed(Duration::from_millis(12), 1);
     metrics
 }
 

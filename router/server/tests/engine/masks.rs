@@ -1,0 +1,146 @@
+//! Constrained sequences: every id is one that the grammar allows, whatever happens around them.
+
+use crate::engine_support::{Dice, Ending, Harness, Setup, VOCAB, faulty, read, run_and_compare};
+use crate::tiny_tokenizer::{BYTES, END, EOS, json};
+use headrace_fake_worker::{FaultKind, Script, Trigger};
+use headrace_grammar::{CompiledGrammar, GrammarCompiler, GrammarSource};
+use headrace_scheduler::{FinishReason, SequenceRequest};
+use headrace_text::Tokenizer;
+use std::time::Duration;
+
+fn tokenizer() -> Tokenizer {
+    Tokenizer::from_bytes(json().to_string().as_bytes()).unwrap()
+}
+
+fn compile(regex: &str, vocab_size: u32) -> CompiledGrammar {
+    let compiler = GrammarCompiler::new(&tokenizer(), &[EOS, END], vocab_size, false).unwrap();
+    let source = GrammarSource::Regex(regex.to_owned());
+    compiler.compile(&source).unwrap()
+}
+
+fn request(harness: &Harness, prompt: &[u32]) -> SequenceRequest {
+    let mut request = harness.request(prompt, 80);
+    request.stop.eos_token_ids = [EOS, END].into();
+    request
+}
+
+/// Runs 16 sequences of `[a-z]{6,30}[0-9]` beside 8 free ones and gives their ids.
+async fn constrained_run(harness: &Harness) -> Vec<Vec<u32>> {
+    let tokenizer = tokenizer();
+    let grammar = compile("[a-z]{6,30}[0-9]", VOCAB);
+    let mut dice = Dice(77);
+    let mut running = Vec::new();
+    for _ in 0..16 {
+        let request = request(harness, &dice.prompt(60));
+        let grammar = Some(grammar.clone());
+        let stream = harness.handle.submit(request, grammar).await.unwrap();
+        running.push(tokio::spawn(read(stream)));
+    }
+    run_and_compare(harness, 78, 8).await;
+    let mut outputs = Vec::new();
+    for task in running {
+        let (ids, ending) = task.await.unwrap();
+        assert_eq!(ending, Ending::Finished(FinishReason::Eos));
+        let (last, text) = ids.split_last().unwrap();
+        assert!([EOS, END].contains(last));
+        let bytes = text
+            .iter()
+            .flat_map(|id| tokenizer.token_bytes(*id).to_vec());
+        let text = String::from_utf8(bytes.collect()).unwrap();
+        let letters = text.trim_end_matches(|letter: char| letter.is_ascii_digit());
+        assert!(
+            (6..=30).contains(&letters.len())
+                && letters.bytes().all(|byte| byte.is_ascii_lowercase())
+                && text.len() == letters.len() + 1,
+            "{text}"
+        );
+        outputs.push(ids);
+    }
+    outputs
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn constrained_ids_are_allowed_ones_and_the_same_after_crashes_and_preemptions() {
+    let mut undisturbed = None;
+    let deaths = vec![
+        vec![faulty(Trigger::Step(9), FaultKind::Die)],
+        vec![faulty(Trigger::Step(7), FaultKind::FailStep)],
+        vec![Script::default()],
+    ];
+    for (starts, num_blocks, in_flight) in [
+        (vec![vec![Script::default()]], 512, 1),
+        (vec![vec![Script::default()]], 512, 2),
+        (vec![vec![Script::default()]], 48, 2),
+        (vec![vec![Script::default(), Script::default()]], 512, 2),
+        (deaths, 512, 2),
+    ] {
+        let mut setup = Setup {
+            starts,
+            num_blocks,
+            ..Setup::default()
+        };
+        setup.config.max_steps_in_flight = in_flight;
+        let harness = Harness::ready(setup).await;
+        let outputs = constrained_run(&harness).await;
+        harness.check_books().await;
+        let expected = undisturbed.get_or_insert(outputs.clone());
+        assert_eq!(
+            outputs, *expected,
+            "{num_blocks} blocks, {in_flight} in flight"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grammar_without_a_way_on_ends_its_own_sequence_only() {
+    let mut setup = Setup::default();
+    setup.config.max_steps_in_flight = 2;
+    let harness = Harness::ready(setup).await;
+    // The first byte of the second character is an id beyond what this grammar may use.
+    let grammar = compile("a\u{65e5}", BYTES + 200);
+    let stream = harness
+        .handle
+        .submit(request(&harness, &[5, 6, 7]), Some(grammar))
+        .await
+        .unwrap();
+    let (ids, ending) = read(stream).await;
+    assert_eq!(ids, [BYTES + u32::from(b'a')]);
+    assert!(matches!(ending, Ending::DeadEnd(_)), "{ending:?}");
+    run_and_compare(&harness, 79, 8).await;
+    harness.check_books().await;
+    assert_eq!(*harness.seen.starts.lock().unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn constrained_clients_that_leave_hold_no_step_back() {
+    let mut setup = Setup {
+        starts: vec![vec![Script {
+            step_micros: 300,
+            ..Script::default()
+        }]],
+        ..Setup::default()
+    };
+    setup.config.max_steps_in_flight = 2;
+    let harness = Harness::ready(setup).await;
+    let grammar = compile("[a-z]{60,70}", VOCAB);
+    let mut dice = Dice(80);
+    let mut tasks = Vec::new();
+    for _ in 0..120 {
+        let request = request(&harness, &dice.prompt(60));
+        let patience = Duration::from_micros(u64::from(dice.below(40_000)));
+        let (handle, grammar) = (harness.handle.clone(), Some(grammar.clone()));
+        tasks.push(tokio::spawn(async move {
+            let whole = async { read(handle.submit(request, grammar).await.unwrap()).await };
+            tokio::time::timeout(patience, whole).await.is_ok()
+        }));
+    }
+    let mut finished = 0;
+    for task in tasks {
+        finished += u32::from(task.await.unwrap());
+    }
+    assert!(finished < 100, "{finished} finished: nobody left");
+    harness.check_books().await;
+    run_and_compare(&harness, 81, 10).await;
+    harness.check_books().await;
+    assert_eq!(*harness.seen.starts.lock().unwrap(), 1);
+}
