@@ -184,7 +184,7 @@ fn config(max_steps_in_flight: u32) -> EngineConfig {
         max_waiting_tokens: 1 << 30,
         max_steps_in_flight,
         policy: headrace_scheduler::PolicyConfig::default(),
-        stall_timeout: Duration::from_secs(60),
+        stall_timeout: Duration::from_mins(1),
         watchdog: Watchdog::default(),
     }
 }

@@ -75,8 +75,8 @@ async fn constrained_ids_are_allowed_ones_and_the_same_after_crashes_and_preempt
         (deaths, 512, 2),
     ] {
         let mut setup = Setup {
-            starts,
             num_blocks,
+            starts,
             ..Setup::default()
         };
         setup.config.max_steps_in_flight = in_flight;

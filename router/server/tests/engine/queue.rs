@@ -70,7 +70,7 @@ async fn a_deadline_passes_while_a_step_runs() {
     let late = harness.handle.submit(request, None).await.unwrap();
     assert_eq!(read(late).await, (vec![], LATE));
     assert!(
-        begun.elapsed() < Duration::from_millis(1000),
+        begun.elapsed() < Duration::from_secs(1),
         "it was told with the step only"
     );
     let expected = expected_output(&[1, 2, 3], 4, &[], VOCAB);

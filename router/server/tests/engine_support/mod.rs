@@ -57,7 +57,7 @@ impl Default for Setup {
                 max_waiting_tokens: 1 << 30,
                 max_steps_in_flight: 1,
                 policy: PolicyConfig::default(),
-                stall_timeout: Duration::from_secs(60),
+                stall_timeout: Duration::from_mins(1),
                 watchdog: Watchdog::default(),
             },
             num_blocks: 512,
