@@ -81,6 +81,11 @@ impl EventWriter {
         Told::Pause
     }
 
+    /// The reader is behind, and has not said since that it wants more.
+    pub(super) fn is_pressed(&self) -> bool {
+        self.pressed.load(Ordering::Relaxed)
+    }
+
     /// Events read since the start.
     pub(super) fn read(&self) -> u64 {
         self.told.saturating_sub(self.queued() as u64)

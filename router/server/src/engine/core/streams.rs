@@ -200,9 +200,10 @@ impl OpenStreams {
         telling
     }
 
-    /// The reader has read on. `false`: it was not paused.
+    /// The reader has read on. `false`: it was not paused, or has fallen behind again since it said so.
     pub(super) fn resume(&mut self, id: SequenceId) -> bool {
-        self.paused.remove(&id).is_some()
+        let is_behind = |stream: &OpenStream| stream.events.is_pressed();
+        !self.by_id.get(&id).is_some_and(is_behind) && self.paused.remove(&id).is_some()
     }
 
     /// Paused sequences whose reader has read nothing for `limit`.
