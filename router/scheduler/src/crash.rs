@@ -15,6 +15,7 @@
 use std::collections::VecDeque;
 
 use crate::dispatcher::Dispatcher;
+use crate::planted::{self, Bug};
 use crate::sequence::{Phase, SequenceIndex, SequenceTable};
 use crate::types::{GroupId, SequenceFailure};
 
@@ -101,7 +102,7 @@ impl Isolation {
 
     /// Whom the next step is for; those that are paused let others go first.
     pub(crate) fn turn(&mut self, group: GroupId, sequences: &SequenceTable) -> Turn {
-        if !self.is_on(group) {
+        if !self.is_on(group) || planted::is(Bug::IsolatedBesideOthers) {
             return Turn::Everyone;
         }
         let runs = |index: &SequenceIndex| !sequences[*index].paused;
@@ -206,6 +207,9 @@ impl Dispatcher {
         let mut again = Vec::new();
         let mut cleared_before = Vec::new();
         for &index in rows {
+            if planted::is(Bug::CrashesNotIsolated) {
+                break;
+            }
             let sequence = self.sequences.get(index);
             let Some(sequence) = sequence.filter(|sequence| !sequence.isolated) else {
                 continue;
@@ -233,7 +237,9 @@ impl Dispatcher {
     fn narrow_suspects(&mut self, crashed: &CrashedRows) {
         let suspects = std::mem::take(&mut self.isolation.suspects);
         self.isolation.half.clear();
-        let in_crash = |index: &SequenceIndex| crashed.suspects.contains(index);
+        let in_crash = |index: &SequenceIndex| {
+            crashed.suspects.contains(index) || planted::is(Bug::SuspectsNotNarrowed)
+        };
         let (remaining, cleared): (Vec<_>, Vec<_>) = suspects.into_iter().partition(in_crash);
         for index in cleared {
             if let Some(record) = &mut self.sequences[index].crashes {
@@ -266,7 +272,7 @@ impl Dispatcher {
     /// Workers crashed with this isolated sequence alone; `upper` ids it would have had.
     fn crashed_alone(&mut self, index: SequenceIndex, upper: usize) {
         let record = self.sequences[index].crashes.get_or_insert_default();
-        if record.alone_mark.is_some() {
+        if record.alone_mark.is_some() || planted::is(Bug::FirstCrashAloneEnds) {
             self.fail_waiting(index, SequenceFailure::WorkerCrash);
         } else {
             record.alone_mark = Some(upper);
@@ -299,6 +305,9 @@ impl Dispatcher {
         let Some(record) = &mut sequence.crashes else {
             return;
         };
+        if isolated && planted::is(Bug::SuspectNeverCleared) {
+            return;
+        }
         // Isolated again since, it may be past this and not past the other.
         if record.alone_mark.is_some_and(|mark| length > mark) {
             record.alone_mark = None;

@@ -111,6 +111,16 @@ bugs! {
     MaskPositionOffByOne,
     /// A paused sequence goes on.
     PauseIgnored,
+    /// What crashes the workers again and again is not isolated.
+    CrashesNotIsolated,
+    /// Past its token, a suspect stays isolated.
+    SuspectNeverCleared,
+    /// A crash of one half keeps the other half as suspects.
+    SuspectsNotNarrowed,
+    /// While suspects are isolated all others run beside them.
+    IsolatedBesideOthers,
+    /// One crash alone ends a sequence, an outside kill too.
+    FirstCrashAloneEnds,
     /// Slots of finished sequences are not told to the workers.
     FinishedSlotNotTold,
 }
