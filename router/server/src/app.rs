@@ -142,6 +142,23 @@ impl AppState {
 
     /// A place in the house for a generation request, or why there is none.
     pub(crate) fn admit(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        self.check_open()?;
+        Arc::clone(&self.inner.slots)
+            .try_acquire_owned()
+            .map_err(|_| Refusal::overloaded())
+    }
+
+    /// Why [`AppState::admit`] would refuse at this moment, if it would. Takes no place: whoever still has to send a body
+    /// would hold it for as long as he likes.
+    pub(crate) fn check_room(&self) -> Result<(), Refusal> {
+        self.check_open()?;
+        if self.inner.slots.available_permits() == 0 {
+            return Err(Refusal::overloaded());
+        }
+        Ok(())
+    }
+
+    fn check_open(&self) -> Result<(), Refusal> {
         let status = self.engine().status();
         if status.draining {
             return Err(Refusal::new(
@@ -152,9 +169,7 @@ impl AppState {
         if !status.was_ready {
             return Err(not_ready());
         }
-        Arc::clone(&self.inner.slots)
-            .try_acquire_owned()
-            .map_err(|_| Refusal::overloaded())
+        Ok(())
     }
 }
 

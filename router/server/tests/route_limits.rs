@@ -316,6 +316,38 @@ async fn over_the_house_limit_requests_get_429() {
 }
 
 #[tokio::test]
+async fn in_a_full_house_bodies_are_read_and_not_parsed() {
+    let config = RouterConfig {
+        max_concurrent_requests: 1,
+        ..roomy()
+    };
+    let server = Server::start(config, slow()).await;
+    let address = server.listen().await;
+    let first = connect(address, "/generate", &json!({"inputs": "Hello"})).await;
+    server
+        .wait("running", |server| server.stats().running == 1)
+        .await;
+    // Far more than the connection's buffers hold, and no JSON.
+    let length = 600_000;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    for path in ["/generate", "/v1/completions", "/v1/chat/completions"] {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(&vec![b'!'; length]).await.unwrap();
+        let mut answer = vec![0; 4096];
+        let count = stream.read(&mut answer).await.unwrap();
+        let answer = String::from_utf8_lossy(&answer[..count]);
+        // The connection goes on, so the whole body was taken.
+        assert!(answer.starts_with("HTTP/1.1 429 "), "{path}: {answer}");
+        assert!(answer.contains("retry-after: "), "{path}: {answer}");
+    }
+    drop(first);
+    server.wait_idle().await;
+}
+
+#[tokio::test]
 async fn strict_names_and_request_ids() {
     let config = RouterConfig {
         strict_model_name: true,

@@ -33,17 +33,26 @@ pub async fn run(gguf: &Path, seconds: f64) {
         streams(&rig, 64, 256, seconds).await,
         streams(&rig, 512, 64, seconds).await,
     ];
-    let ask = |seconds| {
-        let (pause, time) = (Duration::from_millis(5), Duration::from_secs_f64(seconds));
-        watch_beside(rig.address, "/metrics", pause, time)
-    };
-    let idle = ask(1.0).await;
-    let busy = tokio::join!(streams(&rig, 512, 64, 5.0), ask(4.0)).1;
+    let idle = watch_metrics(&rig, 1.0).await;
+    let flat_out = tokio::join!(streams(&rig, 512, 64, 5.0), watch_metrics(&rig, 4.0)).1;
     drop(rig);
+    let paced = Rig::start(
+        gguf,
+        &Setup {
+            step_micros: 20_000,
+            ..setup
+        },
+    );
+    let busy = tokio::join!(streams(&paced, 512, 64, 5.0), watch_metrics(&paced, 4.0)).1;
+    drop(paced);
     let refused = rejects(gguf, seconds).await;
     print_rows(rows.iter().chain([&refused]));
     println!("\n| `/metrics` | p50 ms | p99 ms |\n| --- | --- | --- |");
-    for (when, times) in [("idle", idle), ("among 512 streams", busy)] {
+    for (when, times) in [
+        ("idle", idle),
+        ("among 512 streams, steps of 20 ms", busy),
+        ("among 512 streams, every core taken", flat_out),
+    ] {
         let p50 = millis(percentile(&times, 50.0));
         println!(
             "| {when} | {p50:.2} | {:.2} |",
@@ -178,6 +187,11 @@ async fn rejects(gguf: &Path, seconds: f64) -> Row {
         completion(index, 32, 1, false)
     })
     .await
+}
+
+async fn watch_metrics(rig: &Rig, seconds: f64) -> Vec<Duration> {
+    let (pause, time) = (Duration::from_millis(5), Duration::from_secs_f64(seconds));
+    watch_beside(rig.address, "/metrics", pause, time).await
 }
 
 /// CPU time since `before`.

@@ -9,6 +9,29 @@ use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
+/// The body of a request that needs a place in the house. Where there is none, it is neither kept nor parsed: under
+/// overload most requests end here. It is read all the same, for a connection that is closed while its client sends may
+/// cost the client the answer.
+pub(crate) async fn read_call(state: &AppState, request: Request) -> Result<Json, Refusal> {
+    if let Err(refusal) = state.check_room() {
+        drop_body(request.into_body(), state.config().payload_limit).await;
+        return Err(refusal);
+    }
+    read_json(state, request).await
+}
+
+/// Reads and forgets at most `limit` bytes.
+async fn drop_body(mut body: Body, limit: usize) {
+    let mut left = limit;
+    while let Some(Ok(frame)) = body.frame().await {
+        let length = frame.data_ref().map_or(0, bytes::Bytes::len);
+        if length > left {
+            return;
+        }
+        left -= length;
+    }
+}
+
 /// The body as JSON, never more than the limit of it in memory.
 pub(crate) async fn read_json(state: &AppState, request: Request) -> Result<Json, Refusal> {
     let (parts, body) = request.into_parts();

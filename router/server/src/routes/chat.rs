@@ -36,7 +36,7 @@ pub(crate) async fn chat_completions(
 ) -> Response {
     log.begin_generation();
     let result = async {
-        let json = body::read_json(&state, request).await?;
+        let json = body::read_call(&state, request).await?;
         run(&state, &log, &json).await
     }
     .await;

@@ -39,7 +39,7 @@ pub(crate) async fn completions(
 ) -> Response {
     log.begin_generation();
     let result = async {
-        let json = body::read_json(&state, request).await?;
+        let json = body::read_call(&state, request).await?;
         run(&state, &log, &json).await
     }
     .await;

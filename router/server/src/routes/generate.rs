@@ -87,7 +87,7 @@ async fn handle(
 ) -> Response {
     log.begin_generation();
     let result = async {
-        let json = body::read_json(&state, request).await?;
+        let json = body::read_call(&state, request).await?;
         run(&state, &log, &json, route).await
     }
     .await;
