@@ -158,7 +158,7 @@ def main() -> int:
     parser.add_argument("--chats", type=int, default=16)
     parser.add_argument("--prompt-tokens", type=int, default=4000)
     parser.add_argument("--seconds", type=float, default=15.0, help="window before the prompt")
-    parser.add_argument("--patience", type=float, default=90.0, help="seconds to its first token")
+    parser.add_argument("--patience", type=float, default=180.0, help="seconds to its first token")
     parser.add_argument("--launcher-args", default="")
     parser.add_argument("--launcher", default=None, help="another launcher than the installed one")
     arguments = parser.parse_args()
