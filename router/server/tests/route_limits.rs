@@ -319,6 +319,7 @@ async fn over_the_house_limit_requests_get_429() {
 async fn in_a_full_house_bodies_are_read_and_not_parsed() {
     let config = RouterConfig {
         max_concurrent_requests: 1,
+        payload_limit: 1_000_000,
         ..roomy()
     };
     let server = Server::start(config, slow()).await;
