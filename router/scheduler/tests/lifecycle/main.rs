@@ -8,6 +8,7 @@
 mod cache;
 mod crashes;
 mod figures;
+mod immunity;
 mod masks;
 mod pause;
 mod scene;
