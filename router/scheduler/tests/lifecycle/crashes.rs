@@ -309,12 +309,12 @@ fn a_restart_on_purpose_ends_no_isolation() {
 fn two_that_crash_only_together_are_run_one_at_a_time() {
     for sequences in [2, 3, 8, 32] {
         for pair in [[1, 2], [1, sequences], [sequences - 1, sequences]] {
-            let mut scene = scene(sequences, 40);
+            let mut scene = scene(sequences, 120);
             let mut doom = Doom::together(&pair);
             scene.run(&mut doom);
             scene.assert_only_failed(&[], sequences);
-            // The search; then two crashes before each time apart, for 16 ids and 32.
-            let most = 2 + halvings(sequences) + 2 * 2;
+            // The search; then two crashes before each time apart, for 16, 32, 64 and 128 ids.
+            let most = 2 + halvings(sequences) + 2 * 4;
             assert!(doom.crashes <= most, "{} of {sequences}", doom.crashes);
             assert!(doom.crashes > 2);
         }
@@ -446,7 +446,14 @@ fn two_crashes_alone_at_different_tokens_fail_nobody() {
 /// Others crash the workers while the suspects are paused: they are searched for, and what was found is kept.
 #[test]
 fn a_search_makes_way_for_another() {
-    let mut scene = scene(2, 9);
+    let bounds = SchedulerConfig {
+        max_steps_in_flight: 2,
+        ..config()
+    };
+    let mut scene = Scene::new(bounds, 64);
+    for id in [1, 2] {
+        scene.submit(id, 6, 9);
+    }
     for _ in 0..2 {
         scene.plan();
         scene.crash();
