@@ -309,7 +309,7 @@ fn a_restart_on_purpose_ends_no_isolation() {
 fn two_that_crash_only_together_are_run_one_at_a_time() {
     for sequences in [2, 3, 8, 32] {
         for pair in [[1, 2], [1, sequences], [sequences - 1, sequences]] {
-            let mut scene = scene(sequences, 120);
+            let mut scene = scene(sequences, 240);
             let mut doom = Doom::together(&pair);
             scene.run(&mut doom);
             scene.assert_only_failed(&[], sequences);
