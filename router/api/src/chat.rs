@@ -22,7 +22,8 @@ pub struct ChatRequest {
     /// The likeliest tokens of each place.
     #[schema(minimum = 0)]
     pub top_logprobs: Option<u32>,
-    /// Only `{"type":"text"}` for now.
+    /// `{"type": "text"}`, or a grammar in TGI's form: `{"type": "json" | "json_object" | "json_schema" | "regex",
+    /// "value": …}`. The other forms are refused for now.
     #[schema(value_type = Option<Object>)]
     pub response_format: Option<serde_json::Value>,
     /// Only empty for now.

@@ -83,7 +83,9 @@ pub struct GenerateParameters {
     pub seed: Option<u64>,
     /// Report this many of the likeliest tokens at each place.
     pub top_n_tokens: Option<u32>,
-    /// Not supported yet: anything but `null` is refused.
+    /// What binds the output: `{"type": "json" | "json_object" | "json_schema" | "regex", "value": …}`. `value` is a JSON
+    /// schema (an object, or a string that holds one), for `json_schema` inside `{"name", "schema"}`, or a regex.
+    /// `whitespace_pattern`: regex of the white space between tokens of JSON.
     #[schema(value_type = Option<Object>)]
     pub grammar: Option<serde_json::Value>,
     /// No adapter is loaded: any id is refused.

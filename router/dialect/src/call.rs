@@ -1,5 +1,6 @@
 //! What a client asks for, whatever the dialect.
 
+use crate::grammar::Grammar;
 use crate::terms::Terms;
 
 /// Prompts × choices to run, not yet tokenised.
@@ -25,6 +26,8 @@ pub struct Call {
     pub stop_token_ids: Vec<u32>,
     /// Added to logits, each id once.
     pub logit_bias: Vec<(u32, f32)>,
+    /// What binds the output.
+    pub grammar: Option<Grammar>,
     /// Keep the last n prompt tokens.
     pub truncate: Option<u32>,
     /// What is reported beside the ids.
@@ -49,6 +52,7 @@ impl Call {
             stops: Vec::new(),
             stop_token_ids: Vec::new(),
             logit_bias: Vec::new(),
+            grammar: None,
             truncate: None,
             report: Report::default(),
             stream: false,

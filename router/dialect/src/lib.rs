@@ -11,6 +11,7 @@ pub mod choice;
 pub mod end;
 pub mod failure;
 pub mod fields;
+pub mod grammar;
 pub mod ignored;
 pub mod json;
 pub mod native;

@@ -24,6 +24,9 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
+/// Threads that compile grammars. Most take a few milliseconds, the worst some hundred: one is left to small ones.
+const GRAMMAR_THREADS: usize = 2;
+
 /// What every route can reach. Cloning costs one reference count.
 #[derive(Clone, Debug)]
 pub struct AppState {
@@ -37,6 +40,8 @@ struct Inner {
     config: RouterConfig,
     metrics: Arc<Metrics>,
     pool: TokenisePool,
+    /// A lane of its own: a slow grammar delays no prompt.
+    grammar_pool: TokenisePool,
     slots: Arc<Semaphore>,
     keys: Keys,
     namespaces: Namespaces,
@@ -53,7 +58,8 @@ impl AppState {
             jobs: config.max_concurrent_requests.max(16),
             bytes: config.payload_limit.saturating_mul(8).max(16 << 20),
         };
-        let pool = TokenisePool::start(config.validation_workers, bounds)?;
+        let pool = TokenisePool::start("tokenise", config.validation_workers, bounds)?;
+        let grammar_pool = TokenisePool::start("grammars", GRAMMAR_THREADS, bounds)?;
         let namespaces = Namespaces::new();
         let keys = Keys::new(&config.api_keys, config.admin_key.as_deref(), &namespaces);
         metrics.set_keys(&keys.names());
@@ -68,6 +74,7 @@ impl AppState {
                 config,
                 metrics,
                 pool,
+                grammar_pool,
             }),
         })
     }
@@ -92,6 +99,11 @@ impl AppState {
 
     pub(crate) fn pool(&self) -> &TokenisePool {
         &self.inner.pool
+    }
+
+    /// Where grammars are compiled.
+    pub(crate) fn grammar_pool(&self) -> &TokenisePool {
+        &self.inner.grammar_pool
     }
 
     pub(crate) fn namespaces(&self) -> &Namespaces {

@@ -2,10 +2,11 @@
 
 use headrace_control::{ModelDocument, TokenizerSource};
 use headrace_dialect::call::SamplingDefaults;
+use headrace_grammar::{GrammarCompiler, GrammarError};
 use headrace_text::{ChatTemplate, TemplateError, TemplateSources, Tokenizer};
 use serde_json::Value;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Built once, when the model's document arrives; immutable after.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub struct ModelServices {
     pub eos_token_ids: Arc<[u32]>,
     /// `generation_config.json`'s sampling fields, for `/v1`.
     pub sampling_defaults: SamplingDefaults,
+    /// Made for the first grammar that is asked for.
+    grammars: OnceLock<Result<GrammarCompiler, GrammarError>>,
 }
 
 /// The model's files cannot be served. The message names the file.
@@ -61,7 +64,18 @@ impl ModelServices {
             // An id that the model cannot produce ends nothing.
             eos_token_ids: eos.into_iter().filter(|id| *id < vocab_size).collect(),
             sampling_defaults: generation.sampling,
+            grammars: OnceLock::new(),
         })
+    }
+
+    /// The compiler of grammars for this model. The first call goes through the whole vocabulary: call it on a thread
+    /// that may block. `lenient` is the server's, the same in every call.
+    pub(crate) fn grammar_compiler(&self, lenient: bool) -> Result<&GrammarCompiler, GrammarError> {
+        let compiler = self.grammars.get_or_init(|| {
+            let vocab_size = self.document.vocab_size;
+            GrammarCompiler::new(&self.tokenizer, &self.eos_token_ids, vocab_size, lenient)
+        });
+        compiler.as_ref().map_err(Clone::clone)
     }
 }
 

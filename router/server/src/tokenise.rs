@@ -132,8 +132,8 @@ impl std::fmt::Debug for TokenisePool {
 }
 
 impl TokenisePool {
-    /// Starts `threads` threads, at least one.
-    pub(crate) fn start(threads: usize, bounds: QueueBounds) -> std::io::Result<Self> {
+    /// Starts `threads` threads called `name`, at least one.
+    pub(crate) fn start(name: &str, threads: usize, bounds: QueueBounds) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 small: VecDeque::new(),
@@ -154,7 +154,7 @@ impl TokenisePool {
         for index in 0..threads.max(1) {
             let shared = Arc::clone(&shared);
             std::thread::Builder::new()
-                .name(format!("tokenise-{index}"))
+                .name(format!("{name}-{index}"))
                 .spawn(move || serve(&shared))?;
         }
         Ok(pool)
@@ -235,7 +235,7 @@ mod tests {
     use std::sync::mpsc;
 
     fn pool(jobs: usize, bytes: usize) -> TokenisePool {
-        TokenisePool::start(1, QueueBounds { jobs, bytes }).unwrap()
+        TokenisePool::start("test", 1, QueueBounds { jobs, bytes }).unwrap()
     }
 
     #[tokio::test]
@@ -302,7 +302,7 @@ mod tests {
             jobs: 100,
             bytes: usize::MAX / 2,
         };
-        let pool = Arc::new(TokenisePool::start(2, bounds).unwrap());
+        let pool = Arc::new(TokenisePool::start("test", 2, bounds).unwrap());
         let (begun, release) = gated(&pool, LARGE_JOB + 1);
         begun.await.unwrap();
         let (mut second, release_second) = gated(&pool, LARGE_JOB + 1);

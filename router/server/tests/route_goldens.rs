@@ -116,7 +116,23 @@ async fn native_routes() {
         (
             "generate_grammar",
             "/generate",
-            json!({"inputs": "x", "parameters": {"grammar": {"type": "regex", "value": "a"}}}),
+            json!({"inputs": "x", "parameters": {"grammar": {"type": "regex", "value": "Hello( w){2}"}}}),
+        ),
+        (
+            "generate_grammar_regex",
+            "/generate",
+            json!({"inputs": "x", "parameters": {"grammar": {"type": "regex", "value": "(a|b"}}}),
+        ),
+        (
+            "generate_grammar_keyword",
+            "/generate",
+            json!({"inputs": "x", "parameters": {"grammar": {"type": "json",
+                "value": {"properties": {"a": {"not": {}}}}}}}),
+        ),
+        (
+            "generate_grammar_type",
+            "/generate",
+            json!({"inputs": "x", "parameters": {"grammar": {"type": "lark", "value": "x"}}}),
         ),
     ];
     for (name, path, body) in cases {

@@ -3,6 +3,7 @@
 use crate::bounds::Bounds;
 use crate::call::{Call, Prompt, Report, Sampling, SamplingRule};
 use crate::fields::Fields;
+use crate::grammar::Grammar;
 use crate::ignored::Ignored;
 use crate::json::Json;
 use crate::refusal::Refusal;
@@ -58,7 +59,7 @@ pub fn read_generate(
     let nothing = Json::Object(Vec::new());
     let parameters = body.get("parameters")?.unwrap_or(&nothing);
     let mut fields = Fields::of(parameters, "parameters")?;
-    let read = read_parameters(&mut fields)?;
+    let read = read_parameters(&mut fields, &mut ignored)?;
     refuse_unsupported(&read)?;
     fields.finish(&mut ignored);
     body.finish(&mut ignored);
@@ -85,13 +86,16 @@ pub(crate) struct Parameters {
     top_n_tokens: Option<u32>,
     pub(crate) add_special_tokens: Option<bool>,
     watermark: Option<bool>,
-    has_grammar: bool,
+    grammar: Option<Grammar>,
     adapter_id: Option<String>,
     terms: Terms,
 }
 
 /// Reads `parameters`: types, no bounds.
-pub(crate) fn read_parameters(fields: &mut Fields<'_>) -> Result<Parameters, Refusal> {
+pub(crate) fn read_parameters(
+    fields: &mut Fields<'_>,
+    ignored: &mut Ignored,
+) -> Result<Parameters, Refusal> {
     let do_sample = fields.boolean("do_sample")?.unwrap_or(false);
     let top_k = match fields.integer("top_k")? {
         None => None,
@@ -123,7 +127,13 @@ pub(crate) fn read_parameters(fields: &mut Fields<'_>) -> Result<Parameters, Ref
         top_n_tokens: fields.u32("top_n_tokens")?,
         add_special_tokens: fields.boolean("add_special_tokens")?,
         watermark: fields.boolean("watermark")?,
-        has_grammar: fields.get("grammar")?.is_some(),
+        grammar: match fields.get("grammar")? {
+            None => None,
+            Some(json) => {
+                let path = fields.path_of("grammar");
+                Some(Grammar::read(json, &path, "grammar", ignored)?)
+            }
+        },
         adapter_id: fields.string("adapter_id")?.map(str::to_owned),
         terms: Terms::read(fields)?,
     })
@@ -142,9 +152,6 @@ fn refuse_unsupported(read: &Parameters) -> Result<(), Refusal> {
             "watermark",
             "`watermark` is not supported",
         ));
-    }
-    if read.has_grammar {
-        return Err(Refusal::validation("grammar", "`grammar` is not supported"));
     }
     // The empty name is the base model.
     if let Some(adapter) = read.adapter_id.as_deref().filter(|name| !name.is_empty()) {
@@ -167,6 +174,7 @@ fn assemble(read: Parameters, inputs: String, stream: bool, ignored: Ignored) ->
     call.sampling = read.sampling;
     call.max_new_tokens = read.max_new_tokens;
     call.stops = read.stop;
+    call.grammar = read.grammar;
     call.truncate = read.truncate;
     call.stream = stream;
     call.terms = read.terms;
@@ -334,10 +342,6 @@ mod tests {
                 "`top_n_tokens` must be >= 0 and <= 5. Given: 6",
             ),
             (r#"{"watermark":true}"#, "`watermark` is not supported"),
-            (
-                r#"{"grammar":{"type":"regex","value":"a"}}"#,
-                "`grammar` is not supported",
-            ),
             (
                 r#"{"adapter_id":"x"}"#,
                 "`adapter_id`: no adapter \"x\" is loaded",

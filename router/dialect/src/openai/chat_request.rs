@@ -137,11 +137,11 @@ mod tests {
         for (value, message) in [
             (
                 serde_json::json!({"type": "json_object"}),
-                "`response_format` of type json_object is not supported yet",
+                "`response_format` of type json_object without `value` is not supported yet",
             ),
             (
                 serde_json::json!({"type": "json_schema", "json_schema": {"name": "x"}}),
-                "`response_format` of type json_schema is not supported yet",
+                "`response_format` of type json_schema without `value` is not supported yet",
             ),
             (
                 serde_json::json!(7),
@@ -154,6 +154,21 @@ mod tests {
                 format!("Input validation error: {message}")
             );
         }
+    }
+
+    #[test]
+    fn response_format_with_a_value_is_tgis_grammar() {
+        let format = serde_json::json!({"type": "regex", "value": "a+"});
+        let call = read(serde_json::json!({"response_format": format})).unwrap();
+        let expected = crate::grammar::Grammar::Regex("a+".to_owned());
+        assert_eq!(call.call.grammar, Some(expected));
+        let bad = serde_json::json!({"type": "regex", "value": 1});
+        let refusal = read(serde_json::json!({"response_format": bad})).unwrap_err();
+        assert_eq!(
+            refusal.message(),
+            "Failed to deserialize the JSON body into the target type: response_format.value: invalid type: \
+             integer `1`, expected a string"
+        );
     }
 
     #[test]

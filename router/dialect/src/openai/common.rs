@@ -3,6 +3,7 @@
 use crate::bounds::Bounds;
 use crate::call::{Call, Sampling, SamplingRule};
 use crate::fields::Fields;
+use crate::grammar::Grammar;
 use crate::ignored::Ignored;
 use crate::json::Json;
 use crate::refusal::{Cause, Refusal};
@@ -87,6 +88,7 @@ pub(super) struct Common {
     pub(super) stop_token_ids: Vec<u32>,
     pub(super) logit_bias: Vec<(u32, f32)>,
     pub(super) ignore_eos: bool,
+    pub(super) grammar: Option<Grammar>,
     pub(super) truncate: Option<u32>,
     pub(super) stream: bool,
     pub(super) shape: StreamShape,
@@ -100,7 +102,7 @@ pub(super) fn read_common(
     ignored: &mut Ignored,
 ) -> Result<Common, Refusal> {
     body.advisory(&ADVISORY)?;
-    refuse_response_format(body)?;
+    let grammar = read_response_format(body, ignored)?;
     for (key, neutral) in REFUSED {
         body.refused_unless(key, |value| is_neutral(value, neutral))?;
     }
@@ -115,6 +117,7 @@ pub(super) fn read_common(
         stop_token_ids: body.ids("stop_token_ids")?,
         logit_bias: read_logit_bias(body, bounds)?,
         ignore_eos: body.boolean("ignore_eos")?.unwrap_or(false),
+        grammar,
         truncate: body.u32("truncate")?,
         stream,
         shape: read_stream_options(body, stream, ignored)?,
@@ -124,24 +127,34 @@ pub(super) fn read_common(
     Ok(common)
 }
 
-/// Only plain text can be asked for; the refusal says which type was.
-fn refuse_response_format(body: &mut Fields<'_>) -> Result<(), Refusal> {
+/// TGI's form, with `value`, is a grammar. The dialect's own is not supported yet; the refusal says which type it was.
+fn read_response_format(
+    body: &mut Fields<'_>,
+    ignored: &mut Ignored,
+) -> Result<Option<Grammar>, Refusal> {
     let Some(value) = body.get("response_format")? else {
-        return Ok(());
+        return Ok(None);
     };
     if is_neutral(value, &[r#"{"type":"text"}"#]) {
-        return Ok(());
+        return Ok(None);
     }
-    let kind = match value {
-        Json::Object(members) => members.iter().find_map(|member| match member {
-            (key, Json::String(kind)) if key == "type" => Some(kind),
-            _ => None,
-        }),
-        _ => None,
+    let members = match value {
+        Json::Object(members) => members.as_slice(),
+        _ => &[],
     };
+    if members
+        .iter()
+        .any(|(key, value)| key == "value" && *value != Json::Null)
+    {
+        return Grammar::read(value, "response_format", "response_format", ignored).map(Some);
+    }
+    let kind = members.iter().find_map(|member| match member {
+        (key, Json::String(kind)) if key == "type" => Some(kind),
+        _ => None,
+    });
     let of_kind = kind.map_or_else(String::new, |kind| {
         let shown: String = kind.chars().take(32).collect();
-        format!(" of type {shown}")
+        format!(" of type {shown} without `value`")
     });
     Err(Refusal::validation(
         "response_format",
@@ -314,6 +327,7 @@ impl Common {
         call.stop_token_ids.clone_from(&self.stop_token_ids);
         call.logit_bias.clone_from(&self.logit_bias);
         call.ignore_eos = self.ignore_eos;
+        call.grammar.clone_from(&self.grammar);
         call.truncate = self.truncate;
         call.stream = self.stream;
         call.terms.clone_from(&self.terms);

@@ -92,7 +92,7 @@ fn native_special_tokens(
         return Ok(None);
     };
     let mut fields = Fields::of(json, "parameters")?;
-    let read = read_parameters(&mut fields)?;
+    let read = read_parameters(&mut fields, ignored)?;
     fields.finish(ignored);
     Ok(read.add_special_tokens)
 }

@@ -78,7 +78,7 @@ pub struct MaskReady {
     /// The mask, or why no id can follow.
     pub outcome: Result<Mask, DeadEnd>,
     /// Nothing can follow but an id that ends the sequence. Where the mask allows none, or the sequence may not end yet,
-    /// it ends here all the same.
+    /// it cannot go on.
     pub is_complete: bool,
 }
 
@@ -281,3 +281,6 @@ fn serve(orders: &mpsc::Receiver<DeskOrder>, ready: &impl Fn(MaskReady)) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

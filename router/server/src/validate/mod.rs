@@ -3,6 +3,7 @@
 //! A [`ValidatedCall`] is made here only, from a dialect's call, after bounds, templates and tokenising; and only it
 //! makes the engine's sequence requests. So no route can send the engine something unchecked.
 
+mod grammar;
 mod prompts;
 mod terms;
 
@@ -13,6 +14,7 @@ use crate::services::ModelServices;
 use headrace_dialect::bounds::ContextLimits;
 use headrace_dialect::call::{Call, Sampling};
 use headrace_dialect::refusal::{Cause, Dialect, Refusal};
+use headrace_grammar::CompiledGrammar;
 use headrace_scheduler::{SamplingParams, SequenceRequest, StopConditions, TokenId};
 use headrace_text::StopMode;
 use std::sync::Arc;
@@ -34,6 +36,8 @@ pub(crate) struct ValidatedCall {
     stops: Vec<String>,
     mode: StopMode,
     treatment: Treatment,
+    /// Compiled once for all choices.
+    grammar: Option<CompiledGrammar>,
 }
 
 /// One prompt's ids and how many tokens may follow.
@@ -86,6 +90,10 @@ impl ValidatedCall {
             asked,
             is_cut: truncate.is_some(),
         };
+        let grammar = match call.grammar {
+            Some(grammar) => Some(grammar::compile(state, grammar, dialect).await?),
+            None => None,
+        };
         let prompts = prompts::encode_all(state, call.prompts, truncate, room).await?;
         let prompts = prompts
             .into_iter()
@@ -113,6 +121,7 @@ impl ValidatedCall {
                 Dialect::OpenAi => StopMode::CutStop,
             },
             treatment,
+            grammar,
         })
     }
 
@@ -168,11 +177,11 @@ impl ValidatedCall {
                     tenant: self.treatment.tenant,
                     deadline: self.treatment.deadline,
                     namespace: self.treatment.namespace,
-                    constrained: false,
+                    constrained: self.grammar.is_some(),
                     retention: self.treatment.retention,
                 };
                 submitted.push(SubmittedChoice {
-                    stream: engine.submit(request, None).await?,
+                    stream: engine.submit(request, self.grammar.clone()).await?,
                     prompt_ids: Arc::clone(&prompt.ids),
                     stop,
                     seed,

@@ -6,8 +6,8 @@
 //! restarts change nothing: the same position is asked for again, by another step.
 
 use super::effect::Effect;
-use crate::engine::masks::{DeskOrder, MaskWanted};
-use headrace_grammar::CompiledGrammar;
+use crate::engine::masks::{DeskOrder, MaskReady, MaskWanted};
+use headrace_grammar::{CompiledGrammar, Mask};
 use headrace_scheduler::{Event, SequenceId, StepPlan};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -15,20 +15,34 @@ use std::collections::VecDeque;
 /// What is announced and neither sent nor called off.
 #[derive(Debug, Default)]
 pub(super) struct MaskBook {
-    /// An entry for each constrained sequence that is open; its announced masks in the order of their steps.
-    by_sequence: FxHashMap<SequenceId, VecDeque<MaskWanted>>,
+    /// An entry for each constrained sequence that is open.
+    by_sequence: FxHashMap<SequenceId, Constrained>,
     /// The last step that was answered: its masks matter to nobody.
     answered: u64,
+}
+
+/// One constrained sequence.
+#[derive(Debug)]
+struct Constrained {
+    /// In the order of their steps.
+    announced: VecDeque<MaskWanted>,
+    /// Output ids before which its end ids are not sampled.
+    min_tokens: u32,
 }
 
 impl MaskBook {
     pub(super) fn open(
         &mut self,
         sequence: SequenceId,
+        min_tokens: u32,
         grammar: CompiledGrammar,
         effects: &mut VecDeque<Effect>,
     ) {
-        self.by_sequence.insert(sequence, VecDeque::new());
+        let constrained = Constrained {
+            announced: VecDeque::new(),
+            min_tokens,
+        };
+        self.by_sequence.insert(sequence, constrained);
         effects.push_back(Effect::Desk(DeskOrder::Open { sequence, grammar }));
     }
 
@@ -40,8 +54,8 @@ impl MaskBook {
                 step_id: plan.step_id,
                 mask: *mask,
             };
-            if let Some(announced) = self.by_sequence.get_mut(&mask.sequence) {
-                announced.push_back(wanted);
+            if let Some(constrained) = self.by_sequence.get_mut(&mask.sequence) {
+                constrained.announced.push_back(wanted);
                 effects.push_back(Effect::Desk(DeskOrder::Want(wanted)));
             } else {
                 // Nobody is left to know its grammar; the workers must not wait.
@@ -58,8 +72,8 @@ impl MaskBook {
     /// The group is gone, and what its steps announced.
     pub(super) fn forget_group(&mut self) {
         self.answered = 0;
-        for announced in self.by_sequence.values_mut() {
-            announced.clear();
+        for constrained in self.by_sequence.values_mut() {
+            constrained.announced.clear();
         }
     }
 
@@ -84,10 +98,10 @@ impl MaskBook {
 
     /// The sequence is over: its rows on the way sample nothing. Idempotent.
     pub(super) fn close(&mut self, sequence: SequenceId, effects: &mut VecDeque<Effect>) {
-        let Some(announced) = self.by_sequence.remove(&sequence) else {
+        let Some(constrained) = self.by_sequence.remove(&sequence) else {
             return;
         };
-        for wanted in announced {
+        for wanted in constrained.announced {
             if wanted.step_id > self.answered {
                 effects.push_back(call_off(&wanted));
             }
@@ -97,15 +111,33 @@ impl MaskBook {
 
     /// Whether the desk's answer still matters; then it counts as sent.
     pub(super) fn settle(&mut self, wanted: &MaskWanted) -> bool {
-        let Some(announced) = self.by_sequence.get_mut(&wanted.mask.sequence) else {
+        let Some(constrained) = self.by_sequence.get_mut(&wanted.mask.sequence) else {
             return false;
         };
+        let announced = &mut constrained.announced;
         let answered = self.answered;
         announced.retain(|other| other.step_id > answered);
         match announced.iter().position(|other| other == wanted) {
             Some(place) => announced.remove(place).is_some(),
             None => false,
         }
+    }
+
+    /// Why a sequence cannot go on whose grammar is complete: no id that ends a sequence can come.
+    pub(super) fn dead_end_of(&self, ready: &MaskReady) -> Option<String> {
+        let wanted = &ready.wanted.mask;
+        let reason = match &ready.outcome {
+            Err(dead_end) => return Some(dead_end.to_string()),
+            Ok(Mask::Allow(ids)) if ids.is_empty() => "the model has no id that ends a text",
+            Ok(_) => {
+                let min_tokens = self.by_sequence.get(&wanted.sequence)?.min_tokens;
+                if !ready.is_complete || wanted.position >= min_tokens {
+                    return None;
+                }
+                "`min_tokens` are not reached"
+            }
+        };
+        Some(format!("its grammar is complete, and {reason}"))
     }
 
     pub(super) fn is_open(&self, sequence: SequenceId) -> bool {

@@ -7,7 +7,6 @@ use crate::engine::handle::SequenceEvent;
 use crate::engine::masks::MaskReady;
 use crate::metrics::{StepAnswered, StepSent};
 use headrace_control::ToLauncher;
-use headrace_grammar::Mask;
 use headrace_scheduler::{Event, StepOutcome, Time};
 use headrace_worker_client::StepReport;
 
@@ -81,32 +80,21 @@ impl EngineCore {
 
     pub(super) fn take_mask(&mut self, now: Time, ready: MaskReady) {
         let id = ready.wanted.mask.sequence;
-        let outcome = match ready.outcome {
-            Ok(Mask::Allow(ids)) if ids.is_empty() => {
-                Err("it is complete, and the model has no id that ends a text".to_owned())
+        if let Some(reason) = self.masks.dead_end_of(&ready) {
+            if self.masks.is_open(id) {
+                self.streams.end(id, SequenceEvent::GrammarDeadEnd(reason));
+                self.forget(now, id);
             }
-            Ok(mask) => Ok(mask),
-            Err(dead_end) => Err(dead_end.to_string()),
-        };
-        match outcome {
-            Ok(mask) => {
-                let is_due = self.group.epoch() == Some(ready.wanted.epoch);
-                if is_due && self.masks.settle(&ready.wanted) {
-                    self.effects.push_back(Effect::SendMask {
-                        step_id: ready.wanted.step_id,
-                        slot: ready.wanted.mask.slot,
-                        position: ready.wanted.mask.position,
-                        mask,
-                    });
-                }
-            }
-            Err(reason) => {
-                if self.masks.is_open(id) {
-                    let word = SequenceEvent::GrammarDeadEnd(reason);
-                    self.streams.end(id, word);
-                    self.forget(now, id);
-                }
-            }
+        } else if let Ok(mask) = ready.outcome
+            && self.group.epoch() == Some(ready.wanted.epoch)
+            && self.masks.settle(&ready.wanted)
+        {
+            self.effects.push_back(Effect::SendMask {
+                step_id: ready.wanted.step_id,
+                slot: ready.wanted.mask.slot,
+                position: ready.wanted.mask.position,
+                mask,
+            });
         }
     }
 

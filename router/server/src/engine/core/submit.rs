@@ -83,10 +83,11 @@ impl EngineCore {
         let scheduler = self.scheduler.as_mut().ok_or(SubmitFailure::NotReady)?;
         let facts = StreamFacts::new(sequence.request(), events);
         let id = sequence.request().id;
+        let min_tokens = sequence.request().stop.min_tokens;
         scheduler.submit(now, sequence.into_request())?;
         self.streams.add(facts);
         if let Some(grammar) = grammar {
-            self.masks.open(id, grammar, &mut self.effects);
+            self.masks.open(id, min_tokens, grammar, &mut self.effects);
         }
         Ok(())
     }

@@ -1,0 +1,240 @@
+//! TGI's grammars: `{"type": …, "value": …}`.
+
+use crate::fields::Fields;
+use crate::ignored::Ignored;
+use crate::json::Json;
+use crate::refusal::Refusal;
+use serde_json::Value;
+
+/// What binds the output, as it was asked for; not checked yet.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Grammar {
+    /// JSON that is valid by a schema.
+    Json {
+        /// The schema.
+        schema: Value,
+        /// Regex of the white space between tokens of JSON.
+        whitespace_pattern: Option<String>,
+    },
+    /// Text that a regex matches whole.
+    Regex(String),
+}
+
+/// The types that TGI knows.
+const TYPES: &str = "one of `json`, `json_object`, `json_schema`, `regex`";
+
+impl Grammar {
+    /// Reads the grammar at `path`. `param` is the field that errors name.
+    pub(crate) fn read(
+        json: &Json,
+        path: &str,
+        param: &str,
+        ignored: &mut Ignored,
+    ) -> Result<Self, Refusal> {
+        let mut fields = Fields::of(json, path)?;
+        let kind = match fields.required("type")? {
+            Json::String(kind) => kind.as_str(),
+            other => {
+                let path = fields.path_of("type");
+                return Err(Refusal::wrong_type(&path, &other.describe(), TYPES));
+            }
+        };
+        let value_path = fields.path_of("value");
+        let grammar = match kind {
+            "regex" => match fields.required("value")? {
+                Json::String(regex) => Self::Regex(regex.clone()),
+                other => {
+                    let found = other.describe();
+                    return Err(Refusal::wrong_type(&value_path, &found, "a string"));
+                }
+            },
+            "json" | "json_object" => {
+                let schema = schema_of(fields.required("value")?, &value_path, param)?;
+                Self::json(schema, &mut fields)?
+            }
+            "json_schema" => {
+                let mut named = Fields::of(fields.required("value")?, &value_path)?;
+                // A name of the schema says nothing about the text.
+                named.advisory(&["name"])?;
+                let path = named.path_of("schema");
+                let schema = schema_of(named.required("schema")?, &path, param)?;
+                named.finish(ignored);
+                Self::json(schema, &mut fields)?
+            }
+            other => {
+                let shown: String = other.chars().take(32).collect();
+                let path = fields.path_of("type");
+                let problem = format!("{path}: unknown variant `{shown}`, expected {TYPES}");
+                return Err(Refusal::shape(&path, &problem));
+            }
+        };
+        fields.finish(ignored);
+        Ok(grammar)
+    }
+
+    fn json(schema: Value, fields: &mut Fields<'_>) -> Result<Self, Refusal> {
+        let whitespace_pattern = fields.string("whitespace_pattern")?.map(str::to_owned);
+        Ok(Self::Json {
+            schema,
+            whitespace_pattern,
+        })
+    }
+
+    /// Bytes that it keeps while it waits to be compiled, roughly.
+    pub fn weight(&self) -> usize {
+        match self {
+            Self::Regex(regex) => regex.len(),
+            Self::Json { schema, .. } => weight(schema),
+        }
+    }
+}
+
+fn weight(value: &Value) -> usize {
+    const EACH: usize = 16;
+    EACH + match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(weight).sum(),
+        Value::Object(map) => map.iter().map(|(key, item)| key.len() + weight(item)).sum(),
+        _ => 0,
+    }
+}
+
+/// A schema: an object, or a string that holds one.
+fn schema_of(json: &Json, path: &str, param: &str) -> Result<Value, Refusal> {
+    let wrong = |found: &str| Refusal::wrong_type(path, found, "a JSON schema (an object)");
+    let inner;
+    let json = match json {
+        Json::String(text) => {
+            inner = Json::parse(text.as_bytes()).map_err(|error| {
+                let words = error.message();
+                let reason = words.rsplit_once(": ").map_or(words, |(_, reason)| reason);
+                Refusal::validation(
+                    param,
+                    format!("grammar is not valid: `{path}` is no JSON: {reason}"),
+                )
+            })?;
+            &inner
+        }
+        other => other,
+    };
+    match json {
+        Json::Object(_) => Ok(json.to_value()),
+        other => Err(wrong(&other.describe())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(grammar: &Value) -> Result<(Grammar, Vec<String>), String> {
+        let json = Json::parse(grammar.to_string().as_bytes()).unwrap();
+        let mut ignored = Ignored::default();
+        Grammar::read(&json, "parameters.grammar", "grammar", &mut ignored)
+            .map(|grammar| (grammar, ignored.keys().to_vec()))
+            .map_err(|refusal| refusal.message().to_owned())
+    }
+
+    #[test]
+    fn every_form_of_tgi_is_read() {
+        let schema = json!({"properties": {"b": {}, "a": {"enum": [1, 2]}}});
+        let expected = Grammar::Json {
+            schema: schema.clone(),
+            whitespace_pattern: None,
+        };
+        for grammar in [
+            json!({"type": "json", "value": schema}),
+            json!({"type": "json_object", "value": schema}),
+            json!({"type": "json", "value": schema.to_string()}),
+            json!({"type": "json_schema", "value": {"name": "x", "schema": schema}}),
+            json!({"type": "json_schema", "value": {"schema": schema.to_string()}}),
+        ] {
+            assert_eq!(
+                read(&grammar).unwrap(),
+                (expected.clone(), vec![]),
+                "{grammar}"
+            );
+        }
+        let (grammar, _) = read(&json!({"type": "regex", "value": "a+"})).unwrap();
+        assert_eq!(grammar, Grammar::Regex("a+".to_owned()));
+        let spaced = json!({"type": "json", "value": {}, "whitespace_pattern": "[ ]*"});
+        assert!(matches!(
+            read(&spaced).unwrap().0,
+            Grammar::Json { whitespace_pattern: Some(pattern), .. } if pattern == "[ ]*"
+        ));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_path() {
+        let body = "Failed to deserialize the JSON body into the target type: ";
+        let types = "one of `json`, `json_object`, `json_schema`, `regex`";
+        for (grammar, message) in [
+            (
+                json!("a"),
+                format!("{body}parameters.grammar: invalid type: string \"a\", expected a map"),
+            ),
+            (
+                json!({"value": {}}),
+                format!("{body}missing field `parameters.grammar.type`"),
+            ),
+            (
+                json!({"type": 1, "value": {}}),
+                format!(
+                    "{body}parameters.grammar.type: invalid type: integer `1`, expected {types}"
+                ),
+            ),
+            (
+                json!({"type": "xml", "value": {}}),
+                format!("{body}parameters.grammar.type: unknown variant `xml`, expected {types}"),
+            ),
+            (
+                json!({"type": "regex"}),
+                format!("{body}missing field `parameters.grammar.value`"),
+            ),
+            (
+                json!({"type": "regex", "value": {}}),
+                format!("{body}parameters.grammar.value: invalid type: map, expected a string"),
+            ),
+            (
+                json!({"type": "json", "value": null}),
+                format!("{body}missing field `parameters.grammar.value`"),
+            ),
+            (
+                json!({"type": "json", "value": [1]}),
+                format!(
+                    "{body}parameters.grammar.value: invalid type: sequence, expected a JSON schema (an object)"
+                ),
+            ),
+            (
+                json!({"type": "json", "value": "7"}),
+                format!(
+                    "{body}parameters.grammar.value: invalid type: integer `7`, expected a JSON schema (an object)"
+                ),
+            ),
+            (
+                json!({"type": "json_schema", "value": {"name": "x"}}),
+                format!("{body}missing field `parameters.grammar.value.schema`"),
+            ),
+            (
+                json!({"type": "json", "value": {}, "whitespace_pattern": 1}),
+                format!(
+                    "{body}parameters.grammar.whitespace_pattern: invalid type: integer `1`, expected a string"
+                ),
+            ),
+        ] {
+            assert_eq!(read(&grammar).unwrap_err(), message, "{grammar}");
+        }
+        let error = read(&json!({"type": "json", "value": "{"})).unwrap_err();
+        assert!(
+            error.starts_with("Input validation error: grammar is not valid: `parameters.grammar.value` is no JSON: EOF"),
+            "{error}"
+        );
+        let unknown =
+            json!({"type": "json_schema", "value": {"schema": {}, "strict": true}, "x": 1});
+        assert_eq!(
+            read(&unknown).unwrap().1,
+            ["parameters.grammar.value.strict", "parameters.grammar.x"]
+        );
+    }
+}
