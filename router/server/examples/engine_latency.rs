@@ -1,6 +1,7 @@
 //! How fast the front half is: the engine, gRPC over a Unix socket and a fake worker that takes no time (or a given one).
 //!
-//! `cargo run --example engine_latency [-- STEP_MICROS [STEPS_IN_FLIGHT]]` prints, for 1, 64 and 256 sequences:
+//! `cargo run --example engine_latency [-- STEP_MICROS [STEPS_IN_FLIGHT]]` prints, for 1, 64 and 256 sequences, and for
+//! 256 of which 16 are constrained (a bitset over the vocabulary for each of their ids):
 //! - steps and tokens a second;
 //! - how long the worker waited for a step after its last answer. With one step in flight that is both ways of the socket,
 //!   decoding, `complete`, `plan` and encoding; with two, the default, what is left of it;
@@ -14,20 +15,51 @@
     reason = "an example prints its figures"
 )]
 
+#[path = "../../dialect/tests/tiny_tokenizer/mod.rs"]
+mod tiny_tokenizer;
+
 use headrace_control::{ModelDocument, ToRouter, TokenizerSource, Weights};
 use headrace_fake_worker::{FakeWorker, Script, WorkerOptions};
+use headrace_grammar::{CompiledGrammar, GrammarCompiler, GrammarSource};
 use headrace_router::engine::{
     EngineConfig, EngineHandle, LauncherLink, RunningEngine, SequenceEvent, StepMeter, Watchdog,
     Work,
 };
 use headrace_router::metrics::Metrics;
 use headrace_scheduler::{SamplingParams, SequenceRequest, StopConditions};
+use headrace_text::Tokenizer;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 const VOCAB: u32 = 50_000;
+
+/// Of 256 sequences.
+const CONSTRAINED: u32 = 16;
+
+/// Longer than any output here: the constraint binds to the end.
+const GRAMMAR: &str = r"[^\n]{20000}";
+
+/// What runs.
+#[derive(Clone, Copy)]
+struct Load {
+    sequences: u32,
+    /// So many of them.
+    constrained: u32,
+    /// Each.
+    tokens: u32,
+    step_micros: u64,
+    in_flight: u32,
+}
+
+fn grammar() -> CompiledGrammar {
+    let tokenizer = Tokenizer::from_bytes(tiny_tokenizer::json().to_string().as_bytes()).unwrap();
+    let ends = [tiny_tokenizer::EOS, tiny_tokenizer::END];
+    let compiler = GrammarCompiler::new(&tokenizer, &ends, VOCAB, false).unwrap();
+    let source = GrammarSource::Regex(GRAMMAR.to_owned());
+    compiler.compile(&source).unwrap()
+}
 
 fn main() {
     let argument = |index| std::env::args().nth(index)?.parse().ok();
@@ -37,17 +69,32 @@ fn main() {
         .enable_all()
         .build()
         .unwrap();
-    for (sequences, tokens) in [(1, 4000), (64, 1500), (256, 600)] {
-        runtime.block_on(measure(
+    for (sequences, constrained, tokens) in [
+        (1, 0, 4000),
+        (64, 0, 1500),
+        (256, 0, 600),
+        (256, CONSTRAINED, 600),
+    ] {
+        let load = Load {
             sequences,
+            constrained,
             tokens,
             step_micros,
-            in_flight.unwrap_or(2),
-        ));
+            in_flight: in_flight.unwrap_or(2),
+        };
+        runtime.block_on(measure(load));
     }
 }
 
-async fn measure(sequences: u32, tokens: u32, step_micros: u64, in_flight: u32) {
+async fn measure(load: Load) {
+    let Load {
+        sequences,
+        constrained,
+        tokens,
+        step_micros,
+        in_flight,
+    } = load;
+    let grammar = grammar();
     let folder = tempfile::tempdir().unwrap();
     let options = WorkerOptions {
         vocab_size: VOCAB,
@@ -80,7 +127,10 @@ async fn measure(sequences: u32, tokens: u32, step_micros: u64, in_flight: u32) 
     }
     let begun = Instant::now();
     let readers: Vec<_> = (0..sequences)
-        .map(|index| tokio::spawn(run(handle.clone(), index, tokens)))
+        .map(|index| {
+            let grammar = (index < constrained).then(|| grammar.clone());
+            tokio::spawn(run(handle.clone(), index, tokens, grammar))
+        })
         .collect();
     let mut gaps = Vec::new();
     for reader in readers {
@@ -102,7 +152,7 @@ async fn measure(sequences: u32, tokens: u32, step_micros: u64, in_flight: u32) 
     waits.sort_unstable();
     let steps = worker.steps() as f64;
     println!(
-        "{sequences} sequences, step {step_micros} µs, {in_flight} in flight: {:.0} steps/s, {:.0} tokens/s",
+        "{sequences} sequences, {constrained} of them constrained, step {step_micros} µs, {in_flight} in flight: {:.0} steps/s, {:.0} tokens/s",
         steps / seconds,
         f64::from(sequences) * f64::from(tokens) / seconds,
     );
@@ -139,7 +189,12 @@ fn print_meter(meter: &StepMeter) {
 }
 
 /// When each token was read.
-async fn run(handle: EngineHandle, index: u32, tokens: u32) -> Vec<Instant> {
+async fn run(
+    handle: EngineHandle,
+    index: u32,
+    tokens: u32,
+    grammar: Option<CompiledGrammar>,
+) -> Vec<Instant> {
     let prompt: Vec<u32> = (0..16)
         .map(|position| (index * 31 + position) % VOCAB)
         .collect();
@@ -159,7 +214,7 @@ async fn run(handle: EngineHandle, index: u32, tokens: u32) -> Vec<Instant> {
         constrained: false,
         retention: headrace_scheduler::Retention::default(),
     };
-    let mut stream = handle.submit(request, None).await.unwrap();
+    let mut stream = handle.submit(request, grammar).await.unwrap();
     let mut seen = Vec::new();
     while let Some(event) = stream.recv().await {
         if let SequenceEvent::Token(_) = event {

@@ -1,6 +1,7 @@
 //! Workers that die, hang, lie and fail: a pause for their sequences, and an end for the one that is at fault.
 
 use crate::engine_support::{Ending, Harness, Setup, VOCAB, faulty, read, run_and_compare};
+use headrace_control::ToLauncher;
 use headrace_fake_worker::{Fault, FaultKind, Script, Trigger, expected_output};
 use headrace_router::engine::{HealthVerdict, Watchdog};
 use headrace_scheduler::{FinishReason, SequenceFailure};
@@ -180,4 +181,58 @@ async fn a_start_that_shows_no_progress_is_killed_and_a_slow_one_is_not() {
     );
     run_and_compare(&harness, 33, 5).await;
     harness.check_books().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_request_that_kills_the_workers_is_found_and_ends_alone() {
+    let deadly = 999;
+    for max_steps_in_flight in [1, 2] {
+        let kills = faulty(Trigger::TokenId(deadly), FaultKind::Die);
+        let mut setup = Setup {
+            starts: vec![vec![kills]],
+            ..Setup::default()
+        };
+        setup.config.max_steps_in_flight = max_steps_in_flight;
+        let harness = Harness::ready(setup).await;
+        let mut good = Vec::new();
+        for index in 0..12 {
+            let prompt: Vec<u32> = (0..20).map(|position| index * 30 + position).collect();
+            let expected = expected_output(&prompt, 30, &[], VOCAB);
+            if expected.contains(&deadly) {
+                continue;
+            }
+            let stream = harness.submit(&prompt, 30).await.unwrap();
+            good.push((tokio::spawn(read(stream)), expected));
+        }
+        let victim = harness.submit(&[5, 6, 7, 8, deadly], 10).await.unwrap();
+        assert_eq!(
+            read(victim).await,
+            (vec![], Ending::Failed(SequenceFailure::WorkerCrash))
+        );
+        assert!(good.len() > 8);
+        for (task, expected) in good {
+            assert_eq!(
+                task.await.unwrap(),
+                (expected, Ending::Finished(FinishReason::Length))
+            );
+        }
+        harness.check_books().await;
+        harness
+            .wait_until("no suspects", |harness| {
+                harness.handle.status().stats.suspects == 0
+            })
+            .await;
+        let said: Vec<bool> = harness
+            .seen
+            .messages
+            .lock()
+            .unwrap()
+            .iter()
+            .filter_map(|message| match message {
+                ToLauncher::Isolation { suspects, .. } => Some(*suspects > 0),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(said, [true, false], "the search has a beginning and an end");
+    }
 }

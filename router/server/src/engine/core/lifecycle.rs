@@ -245,12 +245,12 @@ impl EngineCore {
                 match loss {
                     // Workers that go while the server drains were told to, or may have been.
                     Loss::Crash if self.drain_deadline.is_none() => {
-                        scheduler.group_down(now, GROUP);
+                        scheduler.group_crashed(now, GROUP);
                     }
                     Loss::Crash | Loss::Restart => scheduler.group_down(now, GROUP),
                 }
-                let suspects = 0u64;
-                self.report_isolation(suspects);
+                let suspects = scheduler.stats().suspects;
+                self.report_isolation(suspects as u64);
             }
             self.metrics.idle();
         }

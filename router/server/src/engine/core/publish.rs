@@ -34,7 +34,7 @@ impl EngineCore {
             skipped_ahead: stats.skipped_ahead,
             deferrals: stats.deferrals,
             deadlines_exceeded: stats.deadlines_exceeded,
-            suspects: 0,
+            suspects: stats.suspects as u64,
             prefix_query_tokens: stats.prefix_query_tokens,
             prefix_hit_tokens: stats.prefix_hit_tokens,
             recomputed_tokens: stats.recomputed_tokens,
