@@ -21,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CRATE = Path("router/scheduler")
-FILES = re.compile(r"src/(group|tree|queue|pool|sequence|scheduler|dispatcher)\b")
+FILES = re.compile(r"src/(group|tree|queue|pool|sequence|scheduler|dispatcher|crash)\b")
 CHECKS = re.compile(r"audit|check_sums|Debug")
 PROFILE = """
 [profile.dev]

@@ -344,3 +344,49 @@ fn a_cached_prefix_does_not_pass_what_blocks_are_kept_for() {
     scheduler.submit(at(0), request(3, &[1; 6], 1)).unwrap();
     assert_eq!(order(&mut scheduler, at(0)), [2, 1]);
 }
+
+#[test]
+fn the_cached_prefix_of_any_that_entered_lately_counts() {
+    let policy = PolicyConfig {
+        order: QueueOrder::Lpm,
+        ..PolicyConfig::default()
+    };
+    let mut scheduler = up(1, policy);
+    for id in [1, 2, 3] {
+        scheduler
+            .submit(at(0), request(u64::from(id), &[id; 9], 1))
+            .unwrap();
+        order(&mut scheduler, at(0));
+    }
+    // The first of them entered before two others.
+    scheduler.submit(at(0), request(10, &[9; 9], 1)).unwrap();
+    scheduler.submit(at(0), request(11, &[1; 9], 1)).unwrap();
+    scheduler.submit(at(0), request(12, &[3; 9], 1)).unwrap();
+    assert_eq!(order(&mut scheduler, at(0)), [3, 1, 9]);
+}
+
+#[test]
+fn who_may_pass_is_looked_for_within_the_window() {
+    for (window, tenants, passes) in [(3, 1, false), (4, 1, true), (3, 2, false), (4, 2, true)] {
+        let policy = PolicyConfig {
+            skip_ahead_window: window,
+            ..PolicyConfig::default()
+        };
+        let mut scheduler = up(8, policy);
+        scheduler.group_up(at(0), GROUP, 240);
+        // It holds 220 blocks, and none of the next three fits beside it.
+        scheduler.submit(at(0), request(1, &[1; 880], 9)).unwrap();
+        for _ in 0..4 {
+            step(&mut scheduler, at(2));
+        }
+        for id in 2..=4 {
+            let tenant = u64::from(id) % tenants;
+            scheduler
+                .submit(at(2), of_tenant(id, tenant, 400, 1))
+                .unwrap();
+        }
+        scheduler.submit(at(2), of_tenant(5, 0, 8, 1)).unwrap();
+        let (entered, _) = step(&mut scheduler, at(2));
+        assert_eq!(entered == [5], passes, "{window} of {tenants}: {entered:?}");
+    }
+}

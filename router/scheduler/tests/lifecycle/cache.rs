@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use headrace_scheduler::{Retention, SchedulerConfig, SequenceRequest, TokenId};
+use headrace_scheduler::{Retention, SchedulerConfig, SequenceRequest, StepOutcome, TokenId};
 
-use crate::scene::{GROUP, Scene, config, request};
+use crate::scene::{GROUP, Scene, config, request, token};
 
 fn with_retention(id: u64, length: u32, max_new_tokens: u32, retention: u8) -> SequenceRequest {
     SequenceRequest {
@@ -179,6 +179,36 @@ fn a_preempted_sequence_comes_back_to_what_is_left_of_its_blocks() {
     scene.cancel(1);
     let plan = scene.plan();
     assert_eq!(plan.new_sequences[0].computed_length, 12);
+    scene.answer(&plan, 9);
+    scene.drain();
+    assert_eq!(scene.ended[&2], None);
+}
+
+/// Prompt logprobs keep a sequence from the cache only until they are told.
+#[test]
+fn told_prompt_logprobs_are_not_computed_again() {
+    let mut scene = Scene::new(config(), 8);
+    scene.submit(1, 9, 8);
+    scene.take(SequenceRequest {
+        prompt_logprobs: true,
+        ..request(2, 13, 8)
+    });
+    let plan = scene.plan();
+    let mut results = Scene::results(&plan, 9);
+    for (row, result) in plan.rows.iter().zip(&mut results) {
+        if row.prompt_logprobs {
+            result.prompt_logprobs = (201..213).map(token).collect();
+        }
+    }
+    scene.try_complete(&plan, StepOutcome::Ok(results)).unwrap();
+    // Three and four blocks of eight: after 12 and 16 tokens both need one more.
+    while scene.scheduler.stats().preemptions == 0 {
+        scene.step();
+    }
+    scene.cancel(1);
+    let plan = scene.plan();
+    assert_eq!(plan.new_sequences[0].computed_length, 16);
+    assert!(!plan.rows[0].prompt_logprobs);
     scene.answer(&plan, 9);
     scene.drain();
     assert_eq!(scene.ended[&2], None);

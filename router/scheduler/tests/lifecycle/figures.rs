@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use headrace_scheduler::{
-    Event, GroupId, PolicyConfig, SchedulerConfig, SequenceRequest, StepOutcome, StepResult,
-    SubmitError, Time,
+    Event, GroupId, PolicyConfig, SchedulerConfig, SequenceId, SequenceRequest, StepOutcome,
+    StepResult, SubmitError, Time,
 };
 
 use crate::scene::{GROUP, Scene, config, request};
@@ -239,4 +239,21 @@ fn tables_grow_as_told() {
     }
     // Tokens 7 to 15 were decoded: of the blocks that begin at 8 and 12 both came alone.
     assert_eq!(appends, [1, 1]);
+}
+
+#[test]
+fn a_paused_sequence_keeps_its_slot_while_nobody_waits() {
+    let config = SchedulerConfig {
+        max_sequences: 1,
+        ..config()
+    };
+    let mut scene = Scene::new(config, 20);
+    scene.submit(1, 5, 9);
+    scene.step();
+    assert!(scene.scheduler.pause(scene.now, SequenceId(1)));
+    assert_eq!(scene.try_plan(), None);
+    assert_eq!(scene.scheduler.stats().preemptions, 0);
+    scene.submit(2, 5, 9);
+    assert_eq!(scene.step(), [2]);
+    assert_eq!(scene.scheduler.stats().preemptions, 1);
 }
