@@ -390,3 +390,21 @@ fn who_may_pass_is_looked_for_within_the_window() {
         assert_eq!(entered == [5], passes, "{window} of {tenants}: {entered:?}");
     }
 }
+
+#[test]
+fn a_cached_prefix_does_not_pass_what_is_overdue() {
+    for (now, expected) in [(99, [1, 9]), (100, [9, 1])] {
+        let policy = PolicyConfig {
+            order: QueueOrder::Lpm,
+            ageing_period: None,
+            overdue_age: Some(Duration::from_millis(100)),
+            ..PolicyConfig::default()
+        };
+        let mut scheduler = up(1, policy);
+        scheduler.submit(at(0), request(1, &[1; 9], 1)).unwrap();
+        order(&mut scheduler, at(0));
+        scheduler.submit(at(0), request(2, &[9; 9], 1)).unwrap();
+        scheduler.submit(at(50), request(3, &[1; 9], 1)).unwrap();
+        assert_eq!(order(&mut scheduler, at(now)), expected, "at {now}");
+    }
+}
