@@ -408,3 +408,24 @@ fn a_cached_prefix_does_not_pass_what_is_overdue() {
         assert_eq!(order(&mut scheduler, at(now)), expected, "at {now}");
     }
 }
+
+#[test]
+fn a_cached_prefix_does_not_pass_what_ran_before() {
+    let policy = PolicyConfig {
+        order: QueueOrder::Lpm,
+        ..PolicyConfig::default()
+    };
+    let mut scheduler = up(1, policy);
+    let now = at(0);
+    scheduler.submit(now, request(1, &[1; 17], 1)).unwrap();
+    order(&mut scheduler, now);
+    scheduler.submit(now, request(2, &[9; 5], 3)).unwrap();
+    assert_eq!(step(&mut scheduler, now).0, [9]);
+    // Another gets the slot of what is paused.
+    assert!(scheduler.pause(now, SequenceId(2)));
+    scheduler.submit(now, request(3, &[1; 17], 2)).unwrap();
+    assert_eq!(step(&mut scheduler, now).0, [1]);
+    scheduler.submit(now, request(4, &[1; 17], 1)).unwrap();
+    assert!(scheduler.resume(now, SequenceId(2)));
+    assert_eq!(order(&mut scheduler, now), [9, 1]);
+}
