@@ -13,8 +13,8 @@ pub enum Failure {
     OutOfMemory,
     /// It had not begun to run when its `timeout` was over.
     Deadline,
-    /// No token may follow under its grammar.
-    GrammarDeadEnd,
+    /// No token may follow under its grammar; why.
+    GrammarDeadEnd(String),
     /// The workers died with it, twice, with nothing else running.
     WorkerCrash,
     /// Its client had not read for too long.
@@ -34,7 +34,7 @@ impl Failure {
             Self::Numeric => Some("numeric_error"),
             Self::OutOfMemory => Some("out_of_memory"),
             Self::Deadline => Some("deadline_exceeded"),
-            Self::GrammarDeadEnd => Some("grammar_dead_end"),
+            Self::GrammarDeadEnd(_) => Some("grammar_dead_end"),
             Self::WorkerCrash => Some("worker_crash"),
             Self::Stalled => Some("client_stalled"),
             Self::Draining => Some("shutting_down"),
@@ -49,7 +49,7 @@ impl Failure {
             Self::Numeric
             | Self::OutOfMemory
             | Self::Deadline
-            | Self::GrammarDeadEnd
+            | Self::GrammarDeadEnd(_)
             | Self::WorkerCrash
             | Self::Stalled => true,
             Self::Draining | Self::WorkersLost(_) | Self::Worker(_) => false,
@@ -77,10 +77,15 @@ impl fmt::Display for Failure {
             Self::Numeric => "the model's output for this request is not finite",
             Self::OutOfMemory => "out of memory, even with nothing else running",
             Self::Deadline => "its `timeout` was over before it could run",
-            Self::GrammarDeadEnd => "no token may follow under its grammar",
             Self::WorkerCrash => "the model worker died twice while it ran this request alone",
             Self::Stalled => "its answer had not been read for too long",
             Self::Draining => "the server is shutting down and the grace time is over",
+            Self::GrammarDeadEnd(words) => {
+                return write!(
+                    formatter,
+                    "the grammar allows no further token: {words} (grammar_dead_end)"
+                );
+            }
             Self::WorkersLost(cause) => {
                 return write!(
                     formatter,
@@ -104,7 +109,11 @@ mod tests {
             (Failure::Numeric, "numeric_error", true),
             (Failure::OutOfMemory, "out_of_memory", true),
             (Failure::Deadline, "deadline_exceeded", true),
-            (Failure::GrammarDeadEnd, "grammar_dead_end", true),
+            (
+                Failure::GrammarDeadEnd("x".to_owned()),
+                "grammar_dead_end",
+                true,
+            ),
             (Failure::WorkerCrash, "worker_crash", true),
             (Failure::Stalled, "client_stalled", true),
             (Failure::Draining, "shutting_down", false),

@@ -308,13 +308,14 @@ async fn bodies() {
     );
 }
 
-/// The third step's first row fails: after two tokens have been sent.
-fn fails_late() -> Script {
+/// Steps go wrong from the third on: after two tokens have been sent.
+fn fails_late(steps: std::ops::RangeInclusive<u64>, what: &FaultKind) -> Script {
+    let fault = |step| Fault {
+        when: Trigger::Step(step),
+        what: what.clone(),
+    };
     Script {
-        faults: vec![Fault {
-            when: Trigger::Step(3),
-            what: FaultKind::RowError(0),
-        }],
+        faults: steps.map(fault).collect(),
         ..says(greeting())
     }
 }
@@ -345,7 +346,37 @@ async fn failures_after_admission() {
         ),
     ];
     for (name, path, body) in cases {
-        let server = Server::start(config(), fails_late()).await;
+        let script = fails_late(3..=3, &FaultKind::RowError(0));
+        let server = Server::start(config(), script).await;
         post(&server, name, path, body).await;
+    }
+}
+
+/// Each failure's code, and that it need not be tried again, in every dialect.
+#[tokio::test]
+async fn failures_of_a_kind() {
+    for (kind, steps, what) in [
+        ("numeric", 3..=3, FaultKind::RowNotFinite(0)),
+        // Tried again, smaller and alone, before it is given up.
+        ("memory", 3..=12, FaultKind::OutOfMemory),
+    ] {
+        for (name, path, body) in [
+            ("generate", "/generate", json!({"inputs": "Hello"})),
+            (
+                "generate_stream",
+                "/generate_stream",
+                json!({"inputs": "Hello"}),
+            ),
+            ("completion", "/v1/completions", json!({"prompt": "Hello"})),
+            (
+                "chat_stream",
+                "/v1/chat/completions",
+                json!({"messages": [{"role": "user", "content": "x"}], "stream": true}),
+            ),
+        ] {
+            let script = fails_late(steps.clone(), &what);
+            let server = Server::start(config(), script).await;
+            post(&server, &format!("failed_{kind}_{name}"), path, body).await;
+        }
     }
 }

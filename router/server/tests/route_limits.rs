@@ -48,6 +48,24 @@ const ROUTES: [(&str, &str, bool); 25] = [
     ("DELETE", "/v1/models", false),
 ];
 
+/// What the table of routes has, this walk has.
+#[test]
+fn the_walk_knows_every_route_of_the_table() {
+    let table = include_str!("../src/routes/mod.rs");
+    let control = ["/drain", "/flush_cache", "/reset_prefix_cache"];
+    let mut count = 0;
+    // Paths may stand on the line after `.route(`.
+    for call in table.split(".route(").skip(1) {
+        let path = call.split('"').nth(1).unwrap();
+        let path = path.replace("{*id}", "org/tiny");
+        let is_walked = ROUTES.iter().any(|(_, walked, _)| *walked == path);
+        // Those have their own walk, in `routes/control.rs`.
+        assert!(is_walked || control.contains(&path.as_str()), "{path}");
+        count += 1;
+    }
+    assert!(count > 15, "{count}");
+}
+
 fn key(key: &str) -> ApiKey {
     ApiKey {
         name: format!("of {key}"),

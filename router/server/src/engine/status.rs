@@ -235,6 +235,7 @@ fn spread(wait: Duration, refusal: u64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::health::{health, ready};
     use std::collections::BTreeMap;
 
     #[test]
@@ -260,5 +261,38 @@ mod tests {
                 "{seen:?}"
             );
         }
+    }
+
+    /// (`/health`, `/ready`) when the engine has been silent for so long.
+    fn probes(status: &SharedStatus, silent: u64) -> (u16, u16) {
+        let status = status.snapshot_after(silent);
+        (health(&status).status, ready(&status).status)
+    }
+
+    #[test]
+    fn a_stuck_engine_is_unhealthy_until_it_beats_again() {
+        let status = SharedStatus::new();
+        assert_eq!(probes(&status, 0), (503, 503), "never ready");
+        status.update(|board| {
+            board.was_ready = true;
+            board.group_up = true;
+        });
+        assert_eq!(probes(&status, 10_000), (200, 200));
+        let stuck = status.snapshot_after(10_001);
+        assert_eq!(
+            stuck.health,
+            HealthVerdict::Unhealthy("the engine task has been silent for 10001 ms".to_owned())
+        );
+        assert_eq!(health(&stuck).status, 503);
+        assert_eq!(probes(&status, 3), (200, 200));
+        status.update(|board| board.draining = true);
+        assert_eq!(probes(&status, 0), (200, 503));
+        status.update(|board| {
+            board.draining = false;
+            board.group_up = false;
+        });
+        assert_eq!(probes(&status, 0), (200, 503), "restarting");
+        status.update(|board| board.final_cause = Some("spent".to_owned()));
+        assert_eq!(probes(&status, 0), (503, 503));
     }
 }

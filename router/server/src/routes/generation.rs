@@ -237,8 +237,7 @@ impl Generation {
             Some(SequenceEvent::Failed(failure)) => Err(failure_of(failure).refusal()),
             Some(SequenceEvent::Interrupted(cause)) => Err(interruption(cause).refusal()),
             Some(SequenceEvent::GrammarDeadEnd(reason)) => {
-                tracing::debug!("a dead end: {reason}");
-                Err(Failure::GrammarDeadEnd.refusal())
+                Err(Failure::GrammarDeadEnd(reason).refusal())
             }
         }
     }

@@ -21,6 +21,11 @@ pub(super) fn render(page: &mut Exposition, counts: &EngineStats) {
             "Sequences paused for clients that do not read.",
             counts.paused,
         ),
+        (
+            "headrace_suspects",
+            "Sequences of which one may have killed the workers: they run apart. 0: none is looked for.",
+            counts.suspects,
+        ),
     ] {
         page.single((name, "gauge", help), "", value);
     }

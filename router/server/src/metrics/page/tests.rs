@@ -138,6 +138,7 @@ fn the_queue_is_shown() {
     status.stats.waiting_tokens = 70;
     status.stats.drained_tokens_per_second = 900;
     status.stats.paused = 2;
+    status.stats.suspects = 7;
     status.stats.skipped_ahead = 3;
     status.stats.deferrals = 4;
     status.stats.deadlines_exceeded = 5;
@@ -150,6 +151,7 @@ fn the_queue_is_shown() {
         "headrace_queue_tokens 70",
         "headrace_queue_drained_tokens_per_second 900",
         "headrace_paused_sequences 2",
+        "headrace_suspects 7",
         "headrace_prefill_share_tokens 32",
         "headrace_skipped_ahead_total 3",
         "headrace_deferrals_total 4",
