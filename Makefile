@@ -20,7 +20,7 @@ help:
 	  'make test        set up and run all tests (lint apart); about 25 minutes from nothing on two cores' \
 	  'make test-full   the same with the slow oracles (all 30 prompts)' \
 	  'make fuzz        made-up and mutated input of every kind for SECONDS=60 a target (TARGET=bodies, SEED=1, REPLAY=FILE)' \
-	  'make simulate    run the scheduler simulation with many seeds (SEEDS=100000)' \
+	  'make simulate    run the simulations of scheduler and engine with many seeds (SEEDS=100000)' \
 	  'make planted     turn known mistakes on one at a time: the simulation must find each' \
 	  'make lint        rustfmt, clippy, ruff, mypy, import walls; all at deny' \
 	  'make bench       load the served demo model and print the table of bench/RESULTS.md' \
@@ -79,9 +79,11 @@ test-full: $(VENV)/.dev $(VENV)/.wheel
 SEEDS ?= 100000
 
 simulate:
-	$(call STARTED,simulate: $(SEEDS) seeds of the scheduler)
+	$(call STARTED,simulate: $(SEEDS) seeds of the scheduler, and of the engine)
 	HEADRACE_SIMULATION_SEEDS=$(SEEDS) cargo test --locked -p headrace-scheduler --test simulation \
 	  every_sequence -- --nocapture
+	HEADRACE_SIMULATION_SEEDS=$(SEEDS) cargo test --locked --workspace --test simulation \
+	  every_request -- --nocapture
 
 SECONDS_EACH := $(or $(SECONDS),60)
 
@@ -97,12 +99,15 @@ planted:
 	$(call STARTED,test: planted mistakes (budget 1 minute))
 	HEADRACE_SIMULATION_SEEDS=2000 cargo test --locked -p headrace-scheduler --features planted-bugs \
 	  --test simulation every -- --nocapture --test-threads 1
+	cargo test --locked --workspace --features headrace-router/planted-bugs --test simulation planted -- \
+	  --nocapture --test-threads 1
 
 lint: $(VENV)/.dev
 	$(call STARTED,lint)
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --quiet
 	cargo clippy --locked -p headrace-scheduler --features planted-bugs --all-targets --quiet
+	cargo clippy --locked --workspace --features headrace-router/planted-bugs --all-targets --quiet
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

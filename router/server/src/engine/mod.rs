@@ -12,6 +12,10 @@ mod group;
 mod handle;
 mod masks;
 mod meter;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
+#[cfg(not(feature = "planted-bugs"))]
+mod planted;
 mod status;
 mod task;
 mod thread;

@@ -5,6 +5,7 @@ use super::phase::{GroupPhase, since};
 use super::{EngineCore, GROUP};
 use crate::engine::config::EngineConfig;
 use crate::engine::handle::{Interruption, SequenceEvent};
+use crate::engine::planted::{self, Bug};
 use crate::engine::status::ModelLimits;
 use headrace_control::{ModelDocument, Progress, ReadySummary, ToLauncher, ToRouter};
 use headrace_scheduler::{GroupId, Scheduler, Time};
@@ -125,7 +126,9 @@ impl EngineCore {
                 return;
             }
             Err(StartFailure { cause, .. }) => {
-                self.kill_group(now, &cause);
+                if !planted::is(Bug::FailedStartForgotten) {
+                    self.kill_group(now, &cause);
+                }
                 return;
             }
         };
@@ -241,7 +244,9 @@ impl EngineCore {
         let was_up = matches!(self.group, GroupPhase::Up(_));
         self.forget_group();
         if was_up {
-            if let Some(scheduler) = &mut self.scheduler {
+            if let Some(scheduler) = &mut self.scheduler
+                && !planted::is(Bug::DeathKeepsBooks)
+            {
                 match loss {
                     // Workers that go while the server drains were told to, or may have been.
                     Loss::Crash if self.drain_deadline.is_none() => {
@@ -330,7 +335,9 @@ impl EngineCore {
             tracing::warn!(count = ids.len(), "sequences were ended: {why}");
         }
         for id in ids {
-            self.forget(now, id);
+            if !planted::is(Bug::InterruptionKeepsRunning) {
+                self.forget(now, id);
+            }
         }
     }
 }

@@ -7,6 +7,7 @@
 
 use super::effect::Effect;
 use crate::engine::masks::{DeskOrder, MaskReady, MaskWanted};
+use crate::engine::planted::{self, Bug};
 use headrace_grammar::{CompiledGrammar, Mask};
 use headrace_scheduler::{Event, SequenceId, StepPlan};
 use rustc_hash::FxHashMap;
@@ -73,6 +74,9 @@ impl MaskBook {
     pub(super) fn forget_group(&mut self) {
         self.answered = 0;
         for constrained in self.by_sequence.values_mut() {
+            if planted::is(Bug::DeadMasksKept) {
+                continue;
+            }
             constrained.announced.clear();
         }
     }
@@ -85,6 +89,9 @@ impl MaskBook {
         for event in events {
             match event {
                 Event::Token { id, token } if self.by_sequence.contains_key(id) => {
+                    if planted::is(Bug::IdNotAccepted) {
+                        continue;
+                    }
                     effects.push_back(Effect::Desk(DeskOrder::Accept {
                         sequence: *id,
                         id: token.id,

@@ -22,6 +22,7 @@ pub use effect::{Effect, EngineEnd, GroupFacts, Input, StartFailure};
 
 use super::config::EngineConfig;
 use super::handle::{CommandQueue, EngineHandle};
+use super::planted::{self, Bug};
 use super::status::{EngineStatus, ModelLimits, SharedStatus};
 use crate::metrics::Metrics;
 use headrace_control::{ModelDocument, ToLauncher};
@@ -113,7 +114,7 @@ impl EngineCore {
             Input::Started { epoch, outcome } => self.take_start(now, epoch, outcome),
             Input::Answer { epoch, report } => self.take_answer(now, epoch, *report),
             Input::Broken { epoch, cause } => {
-                if self.group.epoch() == Some(epoch) {
+                if self.group.epoch() == Some(epoch) || planted::is(Bug::StaleBreakKills) {
                     self.kill_group(now, &cause);
                 }
             }
@@ -132,11 +133,16 @@ impl EngineCore {
     pub fn tell(&mut self, now: Time) {
         if let Some(scheduler) = &mut self.scheduler {
             let events = scheduler.expire(now);
-            self.hear(events);
+            if !planted::is(Bug::ExpiredNotTold) {
+                self.hear(events);
+            }
         }
         self.tell_events(now);
         self.publish();
-        if self.drain_deadline.is_some() && self.streams.is_empty() && !self.ended {
+        let is_over = self.streams.is_empty()
+            || (planted::is(Bug::DrainForgetsQueued)
+                && (self.scheduler.as_ref()).is_some_and(|it| it.stats().running == 0));
+        if self.drain_deadline.is_some() && is_over && !self.ended {
             self.ended = true;
             self.effects.push_back(Effect::End(EngineEnd::Drained));
         }

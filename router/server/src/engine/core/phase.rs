@@ -1,6 +1,7 @@
 //! The one worker group as the core sees it: down, starting, or up with steps in flight.
 
 use crate::engine::config::Watchdog;
+use crate::engine::planted::{self, Bug};
 use crate::metrics::StepMethod;
 use headrace_scheduler::{StepPlan, Time};
 use std::collections::VecDeque;
@@ -96,6 +97,9 @@ impl GroupPhase {
             }
             Self::Up(up) => up,
         };
+        if planted::is(Bug::WatchdogSleeps) {
+            return None;
+        }
         if let Some((rank, heard)) = quietest {
             let silent = since(now, heard);
             if silent > watchdog.silence {
@@ -104,7 +108,11 @@ impl GroupPhase {
             }
         }
         let unanswered = since(now, up.sent.front()?.at);
-        let limit = watchdog.step_limit(up.longest_step);
+        let limit = if planted::is(Bug::WatchdogBarks) {
+            up.longest_step
+        } else {
+            watchdog.step_limit(up.longest_step)
+        };
         (unanswered > limit).then(|| {
             let seconds = unanswered.as_secs_f64();
             format!("a step has been unanswered for {seconds:.1} s")

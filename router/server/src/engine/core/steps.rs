@@ -5,6 +5,7 @@ use super::phase::GroupPhase;
 use super::{EngineCore, GROUP};
 use crate::engine::handle::SequenceEvent;
 use crate::engine::masks::MaskReady;
+use crate::engine::planted::{self, Bug};
 use crate::metrics::{StepAnswered, StepSent};
 use headrace_control::ToLauncher;
 use headrace_scheduler::{Event, StepOutcome, Time};
@@ -25,6 +26,9 @@ impl EngineCore {
                 running_max_tokens: self.streams.running_max_tokens(),
             });
             self.masks.announce(up.epoch, &plan, &mut self.effects);
+            if planted::is(Bug::StepSentTwice) {
+                self.effects.push_back(Effect::SendStep(plan.clone()));
+            }
             self.effects.push_back(Effect::SendStep(plan));
             planned_any = true;
         }
@@ -35,7 +39,7 @@ impl EngineCore {
         let (Some(scheduler), GroupPhase::Up(up)) = (&mut self.scheduler, &mut self.group) else {
             return;
         };
-        if up.epoch != epoch {
+        if up.epoch != epoch && !planted::is(Bug::StaleAnswerTaken) {
             return;
         }
         let succeeded = matches!(report.result.outcome, StepOutcome::Ok(_));
@@ -86,8 +90,9 @@ impl EngineCore {
                 self.forget(now, id);
             }
         } else if let Ok(mask) = ready.outcome
-            && self.group.epoch() == Some(ready.wanted.epoch)
-            && self.masks.settle(&ready.wanted)
+            && ((self.group.epoch() == Some(ready.wanted.epoch)
+                && self.masks.settle(&ready.wanted))
+                || planted::is(Bug::StaleMaskSent))
         {
             self.effects.push_back(Effect::SendMask {
                 step_id: ready.wanted.step_id,
@@ -105,7 +110,9 @@ impl EngineCore {
         let events = std::mem::take(&mut self.untold);
         let telling = self.streams.tell(now, events, &self.metrics);
         for id in telling.paused {
-            if let Some(scheduler) = &mut self.scheduler {
+            if let Some(scheduler) = &mut self.scheduler
+                && !planted::is(Bug::PauseLost)
+            {
                 scheduler.pause(now, id);
             }
         }

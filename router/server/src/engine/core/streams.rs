@@ -3,6 +3,7 @@
 use super::phase::since;
 use crate::engine::buffer::{EventWriter, Told};
 use crate::engine::handle::{Interruption, SequenceEvent};
+use crate::engine::planted::{self, Bug};
 use crate::metrics::Metrics;
 use headrace_scheduler::{Event, SequenceId, SequenceRequest, Time};
 use rustc_hash::FxHashMap;
@@ -171,6 +172,13 @@ impl OpenStreams {
                 }
                 Event::PromptLogprobs { tokens, .. } => SequenceEvent::PromptLogprobs(tokens),
                 Event::Token { token, .. } => {
+                    if planted::is(Bug::FirstTokenLost) && stream.last_token.is_none() {
+                        stream.last_token = Some(now);
+                        continue;
+                    }
+                    if planted::is(Bug::TokenToldTwice) && stream.last_token.is_none() {
+                        stream.events.tell(SequenceEvent::Token(token.clone()));
+                    }
                     gaps.note(stream.last_token.replace(now), metrics);
                     SequenceEvent::Token(token)
                 }
@@ -216,7 +224,7 @@ impl OpenStreams {
             let read = stream.events.read();
             if read != pause.read {
                 *pause = Pause { read, since: now };
-            } else if since(now, pause.since) >= limit {
+            } else if since(now, pause.since) >= limit && !planted::is(Bug::StallKept) {
                 stalled.push(*id);
             }
         }
@@ -225,7 +233,9 @@ impl OpenStreams {
 
     /// Ends a sequence with a last word of the server's. `false`: it is over.
     pub(super) fn end(&mut self, id: SequenceId, word: SequenceEvent) -> bool {
-        if let Some(stream) = self.by_id.get_mut(&id) {
+        if let Some(stream) = self.by_id.get_mut(&id)
+            && !planted::is(Bug::LastWordNotTold)
+        {
             // There is room for a last word; without a reader nobody needs it.
             stream.events.tell(word);
         }

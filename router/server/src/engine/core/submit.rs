@@ -4,6 +4,7 @@ use super::EngineCore;
 use super::streams::StreamFacts;
 use crate::engine::buffer::EventWriter;
 use crate::engine::handle::{Command, FlushedCache, Order, SubmitFailure};
+use crate::engine::planted::{self, Bug};
 use crate::engine::validated::ValidatedSequence;
 use headrace_control::ToLauncher;
 use headrace_grammar::CompiledGrammar;
@@ -23,12 +24,13 @@ impl EngineCore {
                 let _ = verdict.send(outcome);
             }
             Order::Cancel(id) => {
-                if self.streams.remove(id) {
+                if self.streams.remove(id) && !planted::is(Bug::CancelKeepsRunning) {
                     self.forget(now, id);
                 }
             }
             Order::Resume(id) => {
                 if self.streams.resume(id)
+                    && !planted::is(Bug::ResumeLost)
                     && let Some(scheduler) = &mut self.scheduler
                 {
                     scheduler.resume(now, id);
@@ -61,7 +63,9 @@ impl EngineCore {
 
     /// Scheduler and mask desk forget a sequence whose stream is closed.
     pub(super) fn forget(&mut self, now: Time, id: SequenceId) {
-        self.masks.close(id, &mut self.effects);
+        if !planted::is(Bug::MaskNotCalledOff) {
+            self.masks.close(id, &mut self.effects);
+        }
         if let Some(scheduler) = &mut self.scheduler {
             scheduler.cancel(now, id);
         }
@@ -74,7 +78,7 @@ impl EngineCore {
         grammar: Option<CompiledGrammar>,
         events: EventWriter,
     ) -> Result<(), SubmitFailure> {
-        if self.drain_deadline.is_some() {
+        if self.drain_deadline.is_some() && !planted::is(Bug::DrainAdmits) {
             return Err(SubmitFailure::Draining);
         }
         if !self.announced || self.final_cause.is_some() {
