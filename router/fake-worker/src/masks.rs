@@ -24,7 +24,8 @@ pub(crate) enum Placed {
 /// Ids a row may hold.
 #[derive(Debug)]
 pub(crate) enum Allowed {
-    Bits(Vec<u8>),
+    /// Bit i of the words allows id i.
+    Bits(Vec<u64>),
     Only(Vec<u32>),
     AllBut(Vec<u32>),
 }
@@ -32,11 +33,37 @@ pub(crate) enum Allowed {
 impl Allowed {
     pub(crate) fn holds(&self, id: u32) -> bool {
         match self {
-            Self::Bits(bytes) => bytes
-                .get(id as usize / 8)
-                .is_some_and(|byte| byte >> (id % 8) & 1 == 1),
+            Self::Bits(words) => words
+                .get(id as usize / 64)
+                .is_some_and(|word| word >> (id % 64) & 1 == 1),
             Self::Only(ids) => ids.contains(&id),
             Self::AllBut(ids) => !ids.contains(&id),
+        }
+    }
+
+    /// The first allowed id that fits, upwards from `first` and round at `vocab`. No slower for a short list in a large
+    /// vocabulary: benches count the time.
+    pub(crate) fn first_from(
+        &self,
+        first: u32,
+        vocab: u32,
+        fits: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
+        match self {
+            Self::Bits(words) => {
+                let within = |from, to| first_set(words, from, to, &fits);
+                within(first, vocab).or_else(|| within(0, first))
+            }
+            Self::Only(ids) => {
+                let distance = |id: u32| {
+                    (u64::from(id) + u64::from(vocab) - u64::from(first)) % u64::from(vocab)
+                };
+                let known = ids.iter().copied().filter(|&id| id < vocab && fits(id));
+                known.min_by_key(|&id| distance(id))
+            }
+            Self::AllBut(ids) => (first..vocab)
+                .chain(0..first)
+                .find(|&id| !ids.contains(&id) && fits(id)),
         }
     }
 
@@ -47,6 +74,33 @@ impl Allowed {
             Self::Only(ids) | Self::AllBut(ids) => ids.iter().copied().find(|id| *id >= vocab_size),
         }
     }
+}
+
+/// The bits in words of their own; a last one may be short.
+fn words_of(bytes: &[u8]) -> Vec<u64> {
+    let word = |chunk: &[u8]| {
+        let bytes = chunk.iter().rev();
+        bytes.fold(0, |word, byte| word << 8 | u64::from(*byte))
+    };
+    bytes.chunks(8).map(word).collect()
+}
+
+/// The first set bit of `from..to` that fits; empty words are passed at once.
+fn first_set(words: &[u64], from: u32, to: u32, fits: &impl Fn(u32) -> bool) -> Option<u32> {
+    let mut id = from;
+    while id < to {
+        let left = words.get(id as usize / 64).copied().unwrap_or(0) >> (id % 64);
+        if left == 0 {
+            id = (id / 64 + 1) * 64;
+            continue;
+        }
+        id += left.trailing_zeros();
+        if id < to && fits(id) {
+            return Some(id);
+        }
+        id += 1;
+    }
+    None
 }
 
 /// Where masks wait for their step.
@@ -74,7 +128,7 @@ impl MaskRoom {
                 self.same += 1;
                 Arc::clone(allowed)
             }
-            Some(pb::mask::Kind::Bitset(bytes)) => Arc::new(Allowed::Bits(bytes)),
+            Some(pb::mask::Kind::Bitset(bytes)) => Arc::new(Allowed::Bits(words_of(&bytes))),
             Some(pb::mask::Kind::Allow(ids)) => Arc::new(Allowed::Only(ids.ids)),
             Some(pb::mask::Kind::Deny(ids)) => Arc::new(Allowed::AllBut(ids.ids)),
             None => {

@@ -56,9 +56,11 @@ pub(crate) fn next_allowed_id(
     } else {
         &[]
     };
-    (first..vocab)
-        .chain(0..first)
-        .find(|id| !suppressed.contains(id) && allowed.is_none_or(|allowed| allowed.holds(*id)))
+    let fits = |id: u32| !suppressed.contains(&id);
+    match allowed {
+        None => (first..vocab).chain(0..first).find(|&id| fits(id)),
+        Some(allowed) => allowed.first_from(first, vocab, fits),
+    }
 }
 
 /// `count` greedy ids after `prompt`, or fewer when one of `end_ids` comes, which is then the last.

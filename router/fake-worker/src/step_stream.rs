@@ -31,6 +31,8 @@ pub(crate) struct StepStream {
     masks: MaskRoom,
     /// Steps that came while one before them waited for its masks.
     queued: VecDeque<pb::Step>,
+    /// The router has ended its side.
+    has_ended: bool,
 }
 
 impl StepStream {
@@ -50,6 +52,7 @@ impl StepStream {
             inbound,
             masks: MaskRoom::default(),
             queued: VecDeque::new(),
+            has_ended: false,
         }
     }
 
@@ -91,7 +94,11 @@ impl StepStream {
 
     /// Sorts one message; `false`: the router has ended the stream.
     async fn read_message(&mut self) -> Result<bool, Status> {
+        if self.has_ended {
+            return Ok(false);
+        }
         let Some(message) = self.inbound.message().await? else {
+            self.has_ended = true;
             return Ok(false);
         };
         if self.service.shared.generation.load(Ordering::SeqCst) != self.generation {
@@ -129,6 +136,35 @@ impl StepStream {
             }
             if !self.read_message().await? {
                 return Err(Status::cancelled("the stream ended before a mask came"));
+            }
+        }
+    }
+
+    /// Lets `duration` pass since `start` on another thread, as a real worker's compute thread does, and reads on
+    /// meanwhile, as its reader does: the answer before leaves, and masks and the next step are there in time.
+    async fn spend(&mut self, start: Instant, duration: Duration) -> Result<(), Status> {
+        if duration.is_zero() {
+            return Ok(());
+        }
+        let nap = duration.saturating_sub(start.elapsed() + SPIN);
+        let spun = async move {
+            tokio::time::sleep(nap).await;
+            let spin = move || {
+                while start.elapsed() < duration {
+                    std::hint::spin_loop();
+                }
+            };
+            // Its failure is a panic, which a loop does not have.
+            let _ = tokio::task::spawn_blocking(spin).await;
+        };
+        let mut spun = std::pin::pin!(spun);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut spun => return Ok(()),
+                more = self.read_message(), if !self.has_ended => {
+                    more?;
+                }
             }
         }
     }
@@ -172,11 +208,8 @@ impl StepStream {
         let begun = rank
             .begin(step, verdict)
             .map_err(|misuse| self.misuse(&misuse.to_string()))?;
-        spend(
-            arrived,
-            script.step_time(step.rows.iter().map(|row| row.num_tokens)),
-        )
-        .await;
+        let takes = script.step_time(step.rows.iter().map(|row| row.num_tokens));
+        self.spend(arrived, takes).await?;
         let mut reply = if let Some(reply) = begun {
             reply
         } else {
@@ -320,15 +353,5 @@ fn holds(rank: &Rank, step: &pb::Step, slot: u32, id: u32) -> bool {
     {
         Some(sequence) => sequence.token_ids.contains(&id),
         None => rank.slot_holds(slot, id),
-    }
-}
-
-/// Lets time pass until `duration` after `start`: slept as far as that is safe, then spun.
-async fn spend(start: Instant, duration: Duration) {
-    if let Some(nap) = duration.checked_sub(start.elapsed() + SPIN) {
-        tokio::time::sleep(nap).await;
-    }
-    while start.elapsed() < duration {
-        std::hint::spin_loop();
     }
 }
