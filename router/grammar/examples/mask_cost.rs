@@ -20,7 +20,7 @@ fn main() {
     let path = std::env::args().nth(1);
     let tokenizer = match &path {
         Some(path) if path.ends_with(".gguf") => Tokenizer::from_gguf(path.as_ref()).unwrap(),
-        Some(path) => Tokenizer::from_file(path.as_ref()).unwrap(),
+        Some(path) => Tokenizer::from_file(path.as_ref(), None).unwrap(),
         None => Tokenizer::from_bytes(tiny_tokenizer::json().to_string().as_bytes()).unwrap(),
     };
     let vocab = 50_000;
@@ -30,7 +30,7 @@ fn main() {
         let grammar = compiler
             .compile(&GrammarSource::Regex(pattern.to_owned()))
             .unwrap();
-        let compiled = began.elapsed();
+        let compile_time = began.elapsed();
         let mut state = grammar.start();
         let (mut accepts, mut masks) = (Vec::new(), Vec::new());
         let mut kind = "";
@@ -62,7 +62,7 @@ fn main() {
             times[times.len() / 2]
         };
         println!(
-            "{pattern}: compile {compiled:?}, mask ({kind}) {:?} (most {:?}), accept {:?} (most {:?})",
+            "{pattern}: compile {compile_time:?}, mask ({kind}) {:?} (most {:?}), accept {:?} (most {:?})",
             median(&mut masks),
             masks.iter().max().unwrap(),
             median(&mut accepts),
