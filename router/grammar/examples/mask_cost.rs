@@ -14,12 +14,19 @@ mod tiny_tokenizer;
 
 use headrace_grammar::{GrammarCompiler, GrammarSource, Mask};
 use headrace_text::Tokenizer;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 fn main() {
     let path = std::env::args().nth(1);
     let tokenizer = match &path {
-        Some(path) if path.ends_with(".gguf") => Tokenizer::from_gguf(path.as_ref()).unwrap(),
+        Some(path)
+            if Path::new(path)
+                .extension()
+                .is_some_and(|kind| kind == "gguf") =>
+        {
+            Tokenizer::from_gguf(path.as_ref()).unwrap()
+        }
         Some(path) => Tokenizer::from_file(path.as_ref(), None).unwrap(),
         None => Tokenizer::from_bytes(tiny_tokenizer::json().to_string().as_bytes()).unwrap(),
     };
