@@ -16,6 +16,7 @@ mod routes;
 pub mod services;
 pub mod shutdown;
 mod slow_body;
+mod slow_reader;
 mod sse;
 mod tokenise;
 mod validate;

@@ -2,6 +2,7 @@
 
 use crate::engine::EngineHandle;
 use crate::metrics::{CONTENT_TYPE, Metrics};
+use crate::slow_reader::TimedWrites;
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
@@ -68,7 +69,8 @@ pub async fn bind(
     })
 }
 
-/// For a request's head; also how long a connection may be idle. A body has a limit of its own, an answer none.
+/// For a request's head; also how long a connection may be idle. A body has a limit of its own, an answer only that of
+/// its reader.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Bytes of a request's head, and header fields in it. More gets 431.
@@ -79,19 +81,22 @@ const MAX_HEADERS: usize = 100;
 /// which only passes when a connection ends.
 const ACCEPT_BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// Serves until `stop`, then until the responses under way are out.
+/// Serves until `stop`, then until the responses under way are out. A connection that takes nothing of its answer for
+/// `stall_timeout` is closed.
 pub async fn serve(
     listener: TcpListener,
     app: Router,
+    stall_timeout: Duration,
     stop: impl Future<Output = ()> + Send + 'static,
 ) {
-    serve_with(listener, app, stop, HEAD_TIMEOUT).await;
+    serve_with(listener, app, stop, stall_timeout, HEAD_TIMEOUT).await;
 }
 
 async fn serve_with(
     listener: TcpListener,
     app: Router,
     stop: impl Future<Output = ()> + Send + 'static,
+    stall_timeout: Duration,
     head_timeout: Duration,
 ) {
     let mut server = http1::Builder::new();
@@ -113,7 +118,8 @@ async fn serve_with(
             app.clone()
                 .map_request(|request: Request<Incoming>| request.map(Body::new)),
         );
-        let connection = server.serve_connection(TokioIo::new(stream), service);
+        let stream = TokioIo::new(TimedWrites::new(stream, stall_timeout));
+        let connection = server.serve_connection(stream, service);
         tokio::spawn(run_connection(connection, is_stopping.clone()));
     }
     drop(listener);
@@ -125,7 +131,7 @@ async fn serve_with(
 
 /// One connection to its end; told to stop it finishes the response under way.
 async fn run_connection<S>(
-    connection: http1::Connection<TokioIo<TcpStream>, S>,
+    connection: http1::Connection<TokioIo<TimedWrites>, S>,
     mut is_stopping: watch::Receiver<()>,
 ) where
     S: HttpService<Incoming, ResBody = Body>,
@@ -230,7 +236,7 @@ mod tests {
         let until = async move {
             let _ = stopped.await;
         };
-        let server = tokio::spawn(serve_with(listener, app, until, SHORT));
+        let server = tokio::spawn(serve_with(listener, app, until, SHORT, SHORT));
         (address, stop, server)
     }
 

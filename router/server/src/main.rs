@@ -116,6 +116,7 @@ async fn serve(
         link.clone(),
         Arc::clone(&metrics),
     )?;
+    let stall_timeout = Duration::from_secs(config.stall_timeout_seconds);
     let state = AppState::new(engine.handle(), config, Arc::clone(&metrics))?;
     tokio::spawn(relay(messages, control, state.clone(), link.clone()));
 
@@ -125,10 +126,12 @@ async fn serve(
         let _ = stopped.wait_for(|stop| *stop).await;
     };
     let app = app::router(state);
-    let server = tokio::spawn(listen::serve(listener, app, until_stopped(stopped.clone())));
+    let until = until_stopped(stopped.clone());
+    let server = tokio::spawn(listen::serve(listener, app, stall_timeout, until));
     if let Some(listener) = metrics_listener {
         let app = listen::metrics_only(engine.handle(), metrics);
-        tokio::spawn(listen::serve(listener, app, until_stopped(stopped)));
+        let until = until_stopped(stopped);
+        tokio::spawn(listen::serve(listener, app, stall_timeout, until));
     }
 
     let end = engine.ended().await.map_err(EnginePanic)?;

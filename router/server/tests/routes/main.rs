@@ -8,6 +8,7 @@
 
 mod control;
 mod probes;
+mod readers;
 mod request_log;
 #[path = "../routes_support/mod.rs"]
 mod routes_support;

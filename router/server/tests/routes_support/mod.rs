@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use tiny_tokenizer::{EOS, bytes_of, vocab_size, word};
+use tokio::net::TcpSocket;
 use tokio::sync::mpsc;
 use tower::ServiceExt;
 
@@ -115,6 +116,7 @@ pub struct Server {
     worker: FakeWorker,
     engine: RunningEngine,
     folder: TempDir,
+    stall_timeout: Duration,
 }
 
 /// An answer, read to its end.
@@ -198,6 +200,7 @@ impl Server {
             Arc::clone(&metrics),
         )
         .unwrap();
+        let stall_timeout = Duration::from_secs(config.stall_timeout_seconds);
         let state = AppState::new(engine.handle(), config, metrics).unwrap();
         let worker = FakeWorker::start(
             path("rank-0.sock"),
@@ -220,6 +223,7 @@ impl Server {
             worker,
             engine,
             folder,
+            stall_timeout,
         };
         if group_up {
             server.group_up(1);
@@ -321,10 +325,15 @@ impl Server {
 
     /// Listens on a real port, for tests about connections.
     pub async fn listen(&self) -> std::net::SocketAddr {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        // Its connections inherit the small buffer: what a client does not read is soon noticed.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_send_buffer_size(4096).unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = socket.listen(64).unwrap();
         let address = listener.local_addr().unwrap();
         let app = self.app.clone();
-        tokio::spawn(listen::serve(listener, app, std::future::pending()));
+        let until = std::future::pending();
+        tokio::spawn(listen::serve(listener, app, self.stall_timeout, until));
         address
     }
 }
