@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -184,8 +185,10 @@ def test_unread_streams_are_dropped_and_hold_nobody_up(
         for client in stalled:
             client.settimeout(20)
             read = b""
-            while chunk := client.recv(1 << 16):
-                read += chunk
+            # The server does not wait for what it still had for such a client.
+            with suppress(ConnectionResetError):
+                while chunk := client.recv(1 << 16):
+                    read += chunk
             assert b'"finish_reason"' not in read
     finally:
         for client in stalled:

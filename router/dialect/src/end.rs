@@ -9,6 +9,8 @@ use headrace_api::native::NativeFinishReason;
 pub enum EndReason {
     /// An end id of the model.
     Eos,
+    /// The grammar allows nothing more, and the model has no id that says so.
+    GrammarComplete,
     /// A stop string, by its index in the request.
     StopString(usize),
     /// A stop id of the request.
@@ -21,7 +23,7 @@ impl EndReason {
     /// TGI's word. A stop id is a stop sequence of one token.
     pub fn native(self) -> NativeFinishReason {
         match self {
-            Self::Eos => NativeFinishReason::EosToken,
+            Self::Eos | Self::GrammarComplete => NativeFinishReason::EosToken,
             Self::StopString(_) | Self::StopToken(_) => NativeFinishReason::StopSequence,
             Self::Length => NativeFinishReason::Length,
         }
@@ -30,7 +32,9 @@ impl EndReason {
     /// `OpenAI`'s word.
     pub fn openai(self) -> OpenAiFinishReason {
         match self {
-            Self::Eos | Self::StopString(_) | Self::StopToken(_) => OpenAiFinishReason::Stop,
+            Self::Eos | Self::GrammarComplete | Self::StopString(_) | Self::StopToken(_) => {
+                OpenAiFinishReason::Stop
+            }
             Self::Length => OpenAiFinishReason::Length,
         }
     }
@@ -39,6 +43,7 @@ impl EndReason {
     pub fn name(self) -> &'static str {
         match self {
             Self::Eos => "eos",
+            Self::GrammarComplete => "grammar_complete",
             Self::StopString(_) => "stop_string",
             Self::StopToken(_) => "stop_token",
             Self::Length => "length",

@@ -211,7 +211,7 @@ proptest! {
             prop_assert_eq!(record.steps.len(), count);
             let ended_by = match record.end() {
                 Some(EndReason::StopString(index)) => Some(index),
-                Some(EndReason::Eos | EndReason::StopToken(_) | EndReason::Length) | None => None,
+                _ => None,
             };
             prop_assert_eq!(ended_by, stop);
             prop_assert_eq!(&streams.chat_text, &text);

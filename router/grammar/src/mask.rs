@@ -34,6 +34,36 @@ impl Mask {
         }
     }
 
+    /// The mask without these ids of the vocabulary; `None`: it would allow none at all.
+    pub fn without(&self, ids: &[TokenId], vocab_size: u32) -> Option<Self> {
+        let (mask, is_empty) = match self {
+            Self::Bitset(words) => {
+                let mut words = words.to_vec();
+                for id in ids {
+                    if let Some(word) = words.get_mut(*id as usize / 32) {
+                        *word &= !(1 << (id % 32));
+                    }
+                }
+                let is_empty = words.iter().all(|word| *word == 0);
+                (Self::Bitset(words.into()), is_empty)
+            }
+            Self::Allow(allowed) => {
+                let mut allowed = allowed.clone();
+                allowed.retain(|id| !ids.contains(id));
+                let is_empty = allowed.is_empty();
+                (Self::Allow(allowed), is_empty)
+            }
+            Self::Deny(denied) => {
+                let mut denied = [denied.as_slice(), ids].concat();
+                denied.sort_unstable();
+                denied.dedup();
+                let is_empty = denied.len() >= vocab_size as usize;
+                (Self::Deny(denied), is_empty)
+            }
+        };
+        (!is_empty).then_some(mask)
+    }
+
     /// Whether the id may be sampled.
     pub fn allows(&self, id: TokenId) -> bool {
         match self {
@@ -106,5 +136,25 @@ mod tests {
         }
         assert_eq!(Mask::shortest(&set(40, []), 40), Mask::Allow(vec![]));
         assert_eq!(Mask::shortest(&set(40, 0..40), 40), Mask::Deny(vec![]));
+    }
+
+    #[test]
+    fn withheld_ids_leave_every_form_but_never_an_empty_mask() {
+        let bits = |ids: &[u32]| {
+            let mut words = [0_u32; 2];
+            for id in ids {
+                words[*id as usize / 32] |= 1 << (id % 32);
+            }
+            Mask::Bitset(words.into())
+        };
+        for mask in [bits(&[3, 40, 41]), Mask::Allow(vec![3, 40, 41])] {
+            let less = mask.without(&[40, 7], 64).unwrap();
+            let left: Vec<u32> = (0..64).filter(|id| less.allows(*id)).collect();
+            assert_eq!(left, [3, 41]);
+            assert_eq!(mask.without(&[41, 40, 3], 64), None);
+        }
+        let mask = Mask::Deny(vec![2, 5]);
+        assert_eq!(mask.without(&[5, 1], 6), Some(Mask::Deny(vec![1, 2, 5])));
+        assert_eq!(mask.without(&[0, 1, 3, 4], 6), None);
     }
 }

@@ -233,7 +233,7 @@ async fn connect(address: std::net::SocketAddr, path: &str, body: &Value) -> Tcp
 #[tokio::test]
 async fn a_client_that_leaves_is_noticed_in_decode() {
     let server = Server::start(roomy(), slow()).await;
-    let address = server.listen().await;
+    let address = server.listen();
     for (path, body) in [
         ("/generate", json!({"inputs": "Hello"})),
         ("/generate_stream", json!({"inputs": "Hello"})),
@@ -273,7 +273,7 @@ async fn a_client_that_leaves_is_noticed_while_queued_and_in_prefill() {
         ..roomy()
     };
     let server = Server::start(config, slow()).await;
-    let address = server.listen().await;
+    let address = server.listen();
     // 4 tokens a step: 900 tokens of prompt are 225 steps.
     let long = json!({"prompt": vec![70; 900]});
     let prefilling = connect(address, "/v1/completions", &long).await;
@@ -300,7 +300,7 @@ async fn over_the_house_limit_requests_get_429() {
         ..roomy()
     };
     let server = Server::start(config, slow()).await;
-    let address = server.listen().await;
+    let address = server.listen();
     let first = connect(address, "/generate", &json!({"inputs": "Hello"})).await;
     server
         .wait("running", |server| server.stats().running == 1)
@@ -341,7 +341,7 @@ async fn in_a_full_house_bodies_are_read_and_not_parsed() {
         ..roomy()
     };
     let server = Server::start(config, slow()).await;
-    let address = server.listen().await;
+    let address = server.listen();
     let first = connect(address, "/generate", &json!({"inputs": "Hello"})).await;
     server
         .wait("running", |server| server.stats().running == 1)

@@ -80,7 +80,7 @@ pub enum SequenceEvent {
     PromptLogprobs(Vec<SampledToken>),
     /// The next output id.
     Token(SampledToken),
-    /// The end.
+    /// The end. `Eos` comes without an end id when a grammar is complete and the model has none.
     Finished(FinishReason),
     /// The end, by an error of this sequence.
     Failed(SequenceFailure),

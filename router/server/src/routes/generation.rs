@@ -9,7 +9,7 @@ use headrace_dialect::choice::{ChoiceRecord, ChoiceText, RawToken, TokenStep};
 use headrace_dialect::end::EndReason;
 use headrace_dialect::failure::Failure;
 use headrace_dialect::refusal::{Cause, Dialect, Refusal};
-use headrace_scheduler::{SampledToken, SequenceFailure, StopConditions};
+use headrace_scheduler::{FinishReason, SampledToken, SequenceFailure, StopConditions};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -54,6 +54,16 @@ struct RunningChoice {
     stream: SequenceStream,
     text: ChoiceText,
     stop: StopConditions,
+    last: LastToken,
+}
+
+/// How the last token of a choice is known, which carries its end.
+#[derive(Debug)]
+enum LastToken {
+    /// By its id and its place.
+    ById,
+    /// By the event after it: here is the latest token, if it has not been shown yet.
+    ByEvent(Option<SampledToken>),
 }
 
 impl RunningChoice {
@@ -130,13 +140,24 @@ impl Generation {
             stream,
             prompt_ids,
             stop,
+            may_end_unmarked,
             seed,
         } in submitted
         {
             let text = ChoiceText::new(&services.tokenizer, &prompt_ids, stops, mode)
                 .map_err(|error| Refusal::validation("stop", error.to_string()))?;
             seeds.push(seed);
-            choices.push(Some(RunningChoice { stream, text, stop }));
+            let last = if may_end_unmarked {
+                LastToken::ByEvent(None)
+            } else {
+                LastToken::ById
+            };
+            choices.push(Some(RunningChoice {
+                stream,
+                text,
+                stop,
+                last,
+            }));
         }
         Ok(Self {
             choices,
@@ -232,8 +253,10 @@ impl Generation {
                     .collect(),
             })),
             Some(SequenceEvent::Token(token)) => Ok(self.token(choice, token)),
-            // Every end by ids is known with its id, and the choice is over by then: this one is not ours.
-            Some(SequenceEvent::Finished(_)) | None => Err(self.incomplete()),
+            Some(SequenceEvent::Finished(reason)) => self
+                .finish(choice, reason)
+                .map_or_else(|| Err(self.incomplete()), |last| Ok(Some(last))),
+            None => Err(self.incomplete()),
             Some(SequenceEvent::Failed(failure)) => Err(failure_of(failure).refusal()),
             Some(SequenceEvent::Interrupted(cause)) => Err(interruption(cause).refusal()),
             Some(SequenceEvent::GrammarDeadEnd(reason)) => {
@@ -251,9 +274,43 @@ impl Generation {
     }
 
     fn token(&mut self, choice: usize, token: SampledToken) -> Option<Happening> {
+        let running = self.choices.get_mut(choice)?.as_mut()?;
+        match &mut running.last {
+            LastToken::ById => {
+                let end = running.end_by_id(token.id);
+                self.show(choice, token, end)
+            }
+            LastToken::ByEvent(latest) => {
+                let before = latest.replace(token)?;
+                self.show(choice, before, None)
+            }
+        }
+    }
+
+    /// The engine says that a choice is over. Where its last id said so before, this comes too late to be heard.
+    fn finish(&mut self, choice: usize, reason: FinishReason) -> Option<Happening> {
+        let end = match reason {
+            // There are no end ids here.
+            FinishReason::Eos => EndReason::GrammarComplete,
+            FinishReason::StopToken(id) => EndReason::StopToken(id),
+            FinishReason::Length => EndReason::Length,
+        };
+        let running = self.choices.get_mut(choice)?.as_mut()?;
+        let LastToken::ByEvent(latest) = &mut running.last else {
+            return None;
+        };
+        let token = latest.take()?;
+        self.show(choice, token, Some(end))
+    }
+
+    fn show(
+        &mut self,
+        choice: usize,
+        token: SampledToken,
+        end: Option<EndReason>,
+    ) -> Option<Happening> {
         let slot = self.choices.get_mut(choice)?;
         let running = slot.as_mut()?;
-        let end = running.end_by_id(token.id);
         let raw = RawToken {
             id: token.id,
             logprob: token.logprob,

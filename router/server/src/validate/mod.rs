@@ -53,6 +53,8 @@ pub(crate) struct SubmittedChoice {
     pub(crate) stream: SequenceStream,
     pub(crate) prompt_ids: Arc<[TokenId]>,
     pub(crate) stop: StopConditions,
+    /// Its end may come without an id that says so.
+    pub(crate) may_end_unmarked: bool,
     /// When sampling.
     pub(crate) seed: Option<u64>,
 }
@@ -72,15 +74,18 @@ impl ValidatedCall {
         check_truncate(&call, &limits)?;
         let (do_sample, resolved) = call.sampling.resolve(&services.sampling_defaults);
         let sampling = sampling_params(&call, services, do_sample, &resolved);
+        let is_free = call.grammar.is_none();
         let stop = StopConditions {
             max_new_tokens: 1,
-            eos_token_ids: if call.ignore_eos {
+            // A grammar's text ends where the grammar says so, whatever else was asked for.
+            eos_token_ids: if call.ignore_eos && is_free {
                 Arc::from([])
             } else {
                 Arc::clone(&services.eos_token_ids)
             },
             stop_token_ids: call.stop_token_ids.clone(),
-            min_tokens: call.min_tokens,
+            // Under a grammar the masks see to it.
+            min_tokens: if is_free { call.min_tokens } else { 0 },
         };
         let truncate = call.truncate;
         let asked = call.max_new_tokens;
@@ -183,6 +188,7 @@ impl ValidatedCall {
                 submitted.push(SubmittedChoice {
                     stream: engine.submit(request, self.grammar.clone()).await?,
                     prompt_ids: Arc::clone(&prompt.ids),
+                    may_end_unmarked: self.grammar.is_some() && stop.eos_token_ids.is_empty(),
                     stop,
                     seed,
                 });
@@ -204,7 +210,7 @@ fn sampling_params(
             .eos_token_ids
             .iter()
             .copied()
-            .filter(|_| !call.ignore_eos);
+            .filter(|_| !call.ignore_eos || call.grammar.is_some());
         eos.chain(call.stop_token_ids.iter().copied()).collect()
     } else {
         Vec::new()

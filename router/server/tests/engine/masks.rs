@@ -13,7 +13,11 @@ fn tokenizer() -> Tokenizer {
 }
 
 fn compile(regex: &str, vocab_size: u32) -> CompiledGrammar {
-    let compiler = GrammarCompiler::new(&tokenizer(), &[EOS, END], vocab_size, false).unwrap();
+    compile_with(regex, vocab_size, &[EOS, END])
+}
+
+fn compile_with(regex: &str, vocab_size: u32, end_ids: &[u32]) -> CompiledGrammar {
+    let compiler = GrammarCompiler::new(&tokenizer(), end_ids, vocab_size, false).unwrap();
     let source = GrammarSource::Regex(regex.to_owned());
     compiler.compile(&source).unwrap()
 }
@@ -22,6 +26,13 @@ fn request(harness: &Harness, prompt: &[u32]) -> SequenceRequest {
     let mut request = harness.request(prompt, 80);
     request.stop.eos_token_ids = [EOS, END].into();
     request
+}
+
+fn text_of(tokenizer: &Tokenizer, ids: &[u32]) -> String {
+    let bytes = ids
+        .iter()
+        .flat_map(|id| tokenizer.token_bytes(*id).to_vec());
+    String::from_utf8(bytes.collect()).unwrap()
 }
 
 /// Runs 16 sequences of `[a-z]{6,30}[0-9]` beside 8 free ones and gives their ids.
@@ -43,10 +54,7 @@ async fn constrained_run(harness: &Harness) -> Vec<Vec<u32>> {
         assert_eq!(ending, Ending::Finished(FinishReason::Eos));
         let (last, text) = ids.split_last().unwrap();
         assert!([EOS, END].contains(last));
-        let bytes = text
-            .iter()
-            .flat_map(|id| tokenizer.token_bytes(*id).to_vec());
-        let text = String::from_utf8(bytes.collect()).unwrap();
+        let text = text_of(&tokenizer, text);
         let letters = text.trim_end_matches(|letter: char| letter.is_ascii_digit());
         assert!(
             (6..=30).contains(&letters.len())
@@ -143,4 +151,61 @@ async fn constrained_clients_that_leave_hold_no_step_back() {
     run_and_compare(&harness, 81, 10).await;
     harness.check_books().await;
     assert_eq!(*harness.seen.starts.lock().unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_complete_grammar_ends_its_sequence_also_where_no_id_does() {
+    let tokenizer = tokenizer();
+    for max_steps_in_flight in [1, 2] {
+        let mut setup = Setup::default();
+        setup.config.max_steps_in_flight = max_steps_in_flight;
+        let harness = Harness::ready(setup).await;
+        let mut dice = Dice(82);
+        for length in [1, 2, 17] {
+            let mut request = request(&harness, &dice.prompt(60));
+            request.stop.eos_token_ids = [].into();
+            let grammar = compile_with(&format!("[0-9]{{{length}}}"), VOCAB, &[]);
+            let stream = harness.handle.submit(request, Some(grammar)).await.unwrap();
+            let (ids, ending) = read(stream).await;
+            assert_eq!(ending, Ending::Finished(FinishReason::Eos));
+            let text = text_of(&tokenizer, &ids);
+            assert!(text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit()));
+        }
+        run_and_compare(&harness, 83, 8).await;
+        harness.check_books().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn min_tokens_put_an_end_off_only_as_long_as_the_grammar_goes_on() {
+    let mut setup = Setup::default();
+    setup.config.max_steps_in_flight = 2;
+    let harness = Harness::ready(setup).await;
+    let mut dice = Dice(84);
+    let mut ended_early = 0;
+    for (regex, min_tokens) in [("[0-9]{3}", 20), ("[0-9]*", 20), ("[0-9]*", 0)] {
+        for _ in 0..20 {
+            let mut request = request(&harness, &dice.prompt(60));
+            request.stop.min_tokens = min_tokens;
+            request.sampling.min_tokens = min_tokens;
+            request.sampling.suppressed_token_ids = vec![EOS, END];
+            let grammar = Some(compile(regex, VOCAB));
+            let stream = harness.handle.submit(request, grammar).await.unwrap();
+            let (ids, ending) = read(stream).await;
+            match (regex, min_tokens) {
+                ("[0-9]{3}", _) => {
+                    assert_eq!(ending, Ending::Finished(FinishReason::Eos));
+                    assert!((2..=4).contains(&ids.len()), "{ids:?}");
+                }
+                (_, 0) => ended_early += u32::from(ids.len() <= 20),
+                _ => {
+                    assert!(ids.len() > 20, "{ids:?}");
+                    assert!(!ids[..20].iter().any(|id| [EOS, END].contains(id)));
+                }
+            }
+        }
+    }
+    // Otherwise nothing was put off.
+    assert!(ended_early > 0);
+    harness.check_books().await;
 }

@@ -7,6 +7,7 @@
 )]
 
 mod control;
+mod grammar;
 mod probes;
 mod readers;
 mod request_log;

@@ -22,7 +22,7 @@ async fn a_client_that_stops_reading_loses_its_place_and_its_connection() {
         ..says(bytes_of(&"abcdefgh".repeat(250)))
     };
     let server = Server::start(config, script).await;
-    let address = server.listen().await;
+    let address = server.listen();
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
     let mut unread = socket.connect(address).await.unwrap();

@@ -165,6 +165,17 @@ impl Server {
         server
     }
 
+    /// The model names no id of its vocabulary as an end.
+    pub async fn start_without_end_ids(config: RouterConfig, script: Script) -> Self {
+        let server = Self::start_unready(config, script, false);
+        let path = server.folder.path().join("generation_config.json");
+        let generation = json!({"eos_token_id": vocab_size()});
+        std::fs::write(path, generation.to_string()).unwrap();
+        server.group_up(1);
+        server.wait_ready().await;
+        server
+    }
+
     pub fn start_unready(config: RouterConfig, script: Script, group_up: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
@@ -324,7 +335,7 @@ impl Server {
     }
 
     /// Listens on a real port, for tests about connections.
-    pub async fn listen(&self) -> std::net::SocketAddr {
+    pub fn listen(&self) -> std::net::SocketAddr {
         // Its connections inherit the small buffer: what a client does not read is soon noticed.
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_send_buffer_size(4096).unwrap();

@@ -9,7 +9,7 @@ use super::effect::Effect;
 use crate::engine::masks::{DeskOrder, MaskReady, MaskWanted};
 use crate::engine::planted::{self, Bug};
 use headrace_grammar::{CompiledGrammar, Mask};
-use headrace_scheduler::{Event, SequenceId, StepPlan};
+use headrace_scheduler::{Event, SequenceId, SequenceRequest, StepPlan, TokenId};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
@@ -27,21 +27,54 @@ pub(super) struct MaskBook {
 struct Constrained {
     /// In the order of their steps.
     announced: VecDeque<MaskWanted>,
-    /// Output ids before which its end ids are not sampled.
+    rules: EndRules,
+}
+
+/// How a constrained sequence may end. Where its grammar allows nothing else it ends, whatever else was asked for.
+#[derive(Debug)]
+pub(super) struct EndRules {
+    /// Some id ends it when it is sampled.
+    has_end_ids: bool,
+    /// Output ids before which the masks withhold these, unless nothing else is allowed.
     min_tokens: u32,
+    withheld: Vec<TokenId>,
+}
+
+impl EndRules {
+    /// Takes from a request what would keep it from its end in the workers and the scheduler: an id that no mask
+    /// allows too early always counts.
+    pub(super) fn take_from(request: &mut SequenceRequest) -> Self {
+        request.stop.min_tokens = 0;
+        Self {
+            has_end_ids: !request.stop.eos_token_ids.is_empty(),
+            min_tokens: std::mem::take(&mut request.sampling.min_tokens),
+            withheld: std::mem::take(&mut request.sampling.suppressed_token_ids),
+        }
+    }
+}
+
+/// What the desk's answer means for its sequence.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// It goes on, or ends by an id, with this mask.
+    Mask(Mask),
+    /// It is at its end, and no id says so.
+    Complete,
+    /// It cannot go on, for this reason.
+    DeadEnd(String),
 }
 
 impl MaskBook {
     pub(super) fn open(
         &mut self,
         sequence: SequenceId,
-        min_tokens: u32,
+        rules: EndRules,
         grammar: CompiledGrammar,
         effects: &mut VecDeque<Effect>,
     ) {
         let constrained = Constrained {
             announced: VecDeque::new(),
-            min_tokens,
+            rules,
         };
         self.by_sequence.insert(sequence, constrained);
         effects.push_back(Effect::Desk(DeskOrder::Open { sequence, grammar }));
@@ -130,25 +163,24 @@ impl MaskBook {
         }
     }
 
-    /// Why a sequence cannot go on whose grammar is complete: no id that ends a sequence can come.
-    pub(super) fn dead_end_of(&self, ready: &MaskReady) -> Option<String> {
+    /// What becomes of the sequence; `None`: it is over.
+    pub(super) fn judge(&self, ready: &MaskReady, vocab_size: u32) -> Option<Verdict> {
         let wanted = &ready.wanted.mask;
-        let reason = match &ready.outcome {
-            Err(dead_end) => return Some(dead_end.to_string()),
-            Ok(Mask::Allow(ids)) if ids.is_empty() => "the model has no id that ends a text",
-            Ok(_) => {
-                let min_tokens = self.by_sequence.get(&wanted.sequence)?.min_tokens;
-                if !ready.is_complete || wanted.position >= min_tokens {
-                    return None;
-                }
-                "`min_tokens` are not reached"
-            }
+        let rules = &self.by_sequence.get(&wanted.sequence)?.rules;
+        let mask = match &ready.outcome {
+            Err(dead_end) => return Some(Verdict::DeadEnd(dead_end.to_string())),
+            Ok(mask) => mask,
         };
-        Some(format!("its grammar is complete, and {reason}"))
-    }
-
-    pub(super) fn is_open(&self, sequence: SequenceId) -> bool {
-        self.by_sequence.contains_key(&sequence)
+        let cannot_end = !rules.has_end_ids || *mask == Mask::Allow(Vec::new());
+        let verdict = if ready.is_complete && cannot_end {
+            Verdict::Complete
+        } else if wanted.position < rules.min_tokens {
+            let later = mask.without(&rules.withheld, vocab_size);
+            Verdict::Mask(later.unwrap_or_else(|| mask.clone()))
+        } else {
+            Verdict::Mask(mask.clone())
+        };
+        Some(verdict)
     }
 }
 

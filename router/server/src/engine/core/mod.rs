@@ -118,7 +118,7 @@ impl EngineCore {
                     self.kill_group(now, &cause);
                 }
             }
-            Input::Mask(ready) => self.take_mask(now, ready),
+            Input::Mask(ready) => self.take_mask(now, &ready),
             Input::Tick { quietest } => self.take_tick(now, quietest),
             Input::Wake => self.end_drain_when_due(now),
         }

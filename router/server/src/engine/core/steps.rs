@@ -1,6 +1,7 @@
 //! Steps out, answers in, events to the streams.
 
 use super::effect::Effect;
+use super::masks::Verdict;
 use super::phase::GroupPhase;
 use super::{EngineCore, GROUP};
 use crate::engine::handle::SequenceEvent;
@@ -8,7 +9,7 @@ use crate::engine::masks::MaskReady;
 use crate::engine::planted::{self, Bug};
 use crate::metrics::{StepAnswered, StepSent};
 use headrace_control::ToLauncher;
-use headrace_scheduler::{Event, StepOutcome, Time};
+use headrace_scheduler::{Event, FinishReason, StepOutcome, Time};
 use headrace_worker_client::StepReport;
 
 impl EngineCore {
@@ -82,25 +83,29 @@ impl EngineCore {
         }
     }
 
-    pub(super) fn take_mask(&mut self, now: Time, ready: MaskReady) {
-        let id = ready.wanted.mask.sequence;
-        if let Some(reason) = self.masks.dead_end_of(&ready) {
-            if self.masks.is_open(id) {
-                self.streams.end(id, SequenceEvent::GrammarDeadEnd(reason));
-                self.forget(now, id);
+    pub(super) fn take_mask(&mut self, now: Time, ready: &MaskReady) {
+        let wanted = &ready.wanted;
+        let vocab_size = self.model.as_ref().map_or(0, |model| model.vocab_size);
+        let last_word = match self.masks.judge(ready, vocab_size) {
+            None => return,
+            Some(Verdict::Mask(mask)) => {
+                if (self.group.epoch() == Some(wanted.epoch) && self.masks.settle(wanted))
+                    || planted::is(Bug::StaleMaskSent)
+                {
+                    self.effects.push_back(Effect::SendMask {
+                        step_id: wanted.step_id,
+                        slot: wanted.mask.slot,
+                        position: wanted.mask.position,
+                        mask,
+                    });
+                }
+                return;
             }
-        } else if let Ok(mask) = ready.outcome
-            && ((self.group.epoch() == Some(ready.wanted.epoch)
-                && self.masks.settle(&ready.wanted))
-                || planted::is(Bug::StaleMaskSent))
-        {
-            self.effects.push_back(Effect::SendMask {
-                step_id: ready.wanted.step_id,
-                slot: ready.wanted.mask.slot,
-                position: ready.wanted.mask.position,
-                mask,
-            });
-        }
+            Some(Verdict::Complete) => SequenceEvent::Finished(FinishReason::Eos),
+            Some(Verdict::DeadEnd(reason)) => SequenceEvent::GrammarDeadEnd(reason),
+        };
+        self.streams.end(wanted.mask.sequence, last_word);
+        self.forget(now, wanted.mask.sequence);
     }
 
     pub(super) fn tell_events(&mut self, now: Time) {

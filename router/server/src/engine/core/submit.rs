@@ -1,6 +1,7 @@
 //! What requests and operators say: take this sequence, forget that one, go on with a third.
 
 use super::EngineCore;
+use super::masks::EndRules;
 use super::streams::StreamFacts;
 use crate::engine::buffer::EventWriter;
 use crate::engine::handle::{Command, FlushedCache, Order, SubmitFailure};
@@ -87,11 +88,12 @@ impl EngineCore {
         let scheduler = self.scheduler.as_mut().ok_or(SubmitFailure::NotReady)?;
         let facts = StreamFacts::new(sequence.request(), events);
         let id = sequence.request().id;
-        let min_tokens = sequence.request().stop.min_tokens;
-        scheduler.submit(now, sequence.into_request())?;
+        let mut request = sequence.into_request();
+        let constraint = grammar.map(|grammar| (EndRules::take_from(&mut request), grammar));
+        scheduler.submit(now, request)?;
         self.streams.add(facts);
-        if let Some(grammar) = grammar {
-            self.masks.open(id, min_tokens, grammar, &mut self.effects);
+        if let Some((rules, grammar)) = constraint {
+            self.masks.open(id, rules, grammar, &mut self.effects);
         }
         Ok(())
     }
