@@ -3,18 +3,19 @@
 use std::fmt::{self, Display, Formatter, Write};
 use std::path::{Path, PathBuf};
 
-/// Characters that an error shows of a text at most.
+/// Characters that an error shows of a text at most, where the format names no precision.
 const SHOWN: usize = 300;
 
-/// A text that a file may have had a hand in, as a part of one line: control characters are escaped, and what is too
-/// long is cut.
+/// A text that a file or a client may have had a hand in, as a part of one line: control characters are escaped, and
+/// what is too long is cut: after 300 characters, or after 32 with `{:.32}`.
 #[derive(Clone, Copy, Debug)]
 pub struct OneLine<'a>(pub &'a str);
 
 impl Display for OneLine<'_> {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let shown = formatter.precision().unwrap_or(SHOWN);
         for (index, character) in self.0.chars().enumerate() {
-            if index == SHOWN {
+            if index == shown {
                 return formatter.write_char('…');
             }
             if character.is_control() || matches!(character, '\u{2028}' | '\u{2029}') {

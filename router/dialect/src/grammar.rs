@@ -4,6 +4,7 @@ use crate::fields::Fields;
 use crate::ignored::Ignored;
 use crate::json::Json;
 use crate::refusal::Refusal;
+use headrace_text::OneLine;
 use serde_json::Value;
 
 /// What binds the output, as it was asked for; not checked yet.
@@ -62,9 +63,11 @@ impl Grammar {
                 Self::json(schema, &mut fields)?
             }
             other => {
-                let shown: String = other.chars().take(32).collect();
                 let path = fields.path_of("type");
-                let problem = format!("{path}: unknown variant `{shown}`, expected {TYPES}");
+                let problem = format!(
+                    "{path}: unknown variant `{:.32}`, expected {TYPES}",
+                    OneLine(other)
+                );
                 return Err(Refusal::shape(&path, &problem));
             }
         };

@@ -1,6 +1,7 @@
 //! A request body as a tree that keeps what serde's own tree loses: keys given twice.
 
 use crate::refusal::Refusal;
+use headrace_text::OneLine;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 
@@ -119,9 +120,7 @@ impl fmt::Display for Place<'_> {
                 if self.parent.is_some() {
                     formatter.write_str(".")?;
                 }
-                key.chars()
-                    .take(SHOWN_KEY)
-                    .try_for_each(|character| write!(formatter, "{character}"))
+                write!(formatter, "{:.*}", SHOWN_KEY, OneLine(key))
             }
         }
     }
@@ -156,7 +155,10 @@ impl<'p> Seed<'p> {
     fn too_many_keys<E: serde::de::Error>(self) -> E {
         match self.place {
             None => E::custom(format_args!("the body has more than {MAX_KEYS} keys")),
-            Some(place) => E::custom(format_args!("`{place}` has more than {MAX_KEYS} keys")),
+            Some(place) => E::custom(format_args!(
+                "`{}` has more than {MAX_KEYS} keys",
+                OneLine(&place.to_string())
+            )),
         }
     }
 }

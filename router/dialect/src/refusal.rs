@@ -1,6 +1,7 @@
 //! Every way in which a request is refused or fails, and its status and body per dialect.
 
 use headrace_api::errors::{ErrorResponse, OpenAiError, OpenAiErrorResponse};
+use headrace_text::OneLine;
 use std::time::Duration;
 
 /// Whose clients read the error.
@@ -57,6 +58,9 @@ pub enum Cause {
     Internal,
 }
 
+/// Characters of a message at most. What it quotes is cut long before, so that its end is not lost.
+const MOST_CHARACTERS: usize = 1000;
+
 /// A refused or failed request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -70,11 +74,11 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// With a whole message.
-    pub fn new(cause: Cause, message: impl Into<String>) -> Self {
+    /// With a whole message. Whatever it quotes, it is one line, and of a bounded length.
+    pub fn new(cause: Cause, message: impl AsRef<str>) -> Self {
         Self {
             cause,
-            message: message.into(),
+            message: format!("{:.*}", MOST_CHARACTERS, OneLine(message.as_ref())),
             param: None,
             code: None,
             is_final: false,

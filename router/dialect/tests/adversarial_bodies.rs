@@ -220,3 +220,45 @@ fn long_names_are_not_shown_whole() {
         assert!(message.len() < 1000, "{} bytes", message.len());
     }
 }
+
+/// Found by fuzzing: `response_format` of an unknown type showed a line break as it was.
+#[test]
+fn what_a_refusal_quotes_is_escaped() {
+    let hostile = r"x\nERROR y\u001b[2J\r\u2028";
+    let bodies = [
+        format!(r#"{{"prompt":"x","messages":[],"response_format":{{"type":"{hostile}"}}}}"#),
+        format!(
+            r#"{{"prompt":"x","response_format":{{"type":"{hostile}","value":{{}}}},"parameters":{{"grammar":{{"type":"{hostile}","value":""}}}},"inputs":"x"}}"#
+        ),
+        format!(r#"{{"inputs":"x","parameters":{{"adapter_id":"{hostile}"}}}}"#),
+        format!(r#"{{"prompt":"x","logit_bias":{{"{hostile}":0}}}}"#),
+        format!(r#"{{"prompt":"{hostile}","stop":{{}}}}"#),
+        format!(r#"{{"inputs":"x","parameters":"{hostile}","prompt":"x","stream":"{hostile}"}}"#),
+        format!(
+            r#"{{"messages":[{{"role":"user","content":[{{"type":"{hostile}"}}]}}],"prompt":1}}"#
+        ),
+        body(
+            &format!(r#"{{"{hostile}":{{"#),
+            |count| format!("\"k{count}\":0"),
+            "}}",
+        ),
+    ];
+    let mut quoted = 0;
+    for body in bodies {
+        for message in read_everywhere(&body).into_iter().filter_map(Result::err) {
+            let breaks = |c: char| c.is_control() || c == '\u{2028}';
+            assert!(!message.contains(breaks), "{message:?}");
+            quoted += usize::from(message.contains(r"x\nERROR y\u{1b}[2J\r"));
+        }
+    }
+    assert!(quoted >= 8, "{quoted} messages show what the client wrote");
+}
+
+/// Whatever a message is made of, as a chat template's own words.
+#[test]
+fn a_refusal_is_one_line_of_a_bounded_length() {
+    let long = format!("a\nb{}", "x".repeat(SIZE));
+    let refusal = Refusal::new(headrace_dialect::refusal::Cause::Template, long);
+    assert!(refusal.message().starts_with(r"a\nbxxx"));
+    assert!(refusal.message().ends_with('…') && refusal.message().chars().count() < 1010);
+}

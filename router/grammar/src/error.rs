@@ -1,4 +1,6 @@
-//! What can be wrong with a grammar, in the client's words.
+//! What can be wrong with a grammar, in the client's words: what they hold of a client's text is escaped and cut.
+
+use headrace_text::OneLine;
 
 /// Why a grammar was refused. One line, for the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,7 +28,11 @@ pub enum GrammarError {
         limit: usize,
     },
     /// A keyword that cannot be enforced.
-    #[error("the keyword `{keyword}` at {pointer} is not supported")]
+    #[error(
+        "the keyword `{:.100}` at {:.200} is not supported",
+        OneLine(keyword),
+        OneLine(pointer)
+    )]
     Keyword {
         /// The keyword.
         keyword: String,
@@ -34,7 +40,7 @@ pub enum GrammarError {
         pointer: String,
     },
     /// A part of the schema that is no schema.
-    #[error("{what}, at {pointer}")]
+    #[error("{}, at {:.200}", OneLine(what), OneLine(pointer))]
     Schema {
         /// What is wrong.
         what: String,
@@ -42,7 +48,7 @@ pub enum GrammarError {
         pointer: String,
     },
     /// A pattern that does not parse or holds what cannot be enforced.
-    #[error("the {what} is not valid: {reason}")]
+    #[error("the {what} is not valid: {}", OneLine(reason))]
     Pattern {
         /// `regex` or `whitespace_pattern`.
         what: &'static str,
@@ -50,13 +56,13 @@ pub enum GrammarError {
         reason: String,
     },
     /// It cannot be compiled within the limits, or at all.
-    #[error("it does not compile: {0}")]
+    #[error("it does not compile: {}", OneLine(_0))]
     Compile(String),
 }
 
 /// A sequence cannot go on within its grammar.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
+#[error("{}", OneLine(_0))]
 pub struct DeadEnd(pub(crate) String);
 
 impl DeadEnd {

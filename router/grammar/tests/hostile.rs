@@ -354,3 +354,35 @@ fn every_hostile_grammar_ends_soon_in_one_line_or_compiles() {
     }
     eprintln!("cached {:?}", model.cached());
 }
+
+/// Found by fuzzing: references and names of properties were shown as they were.
+#[test]
+fn what_an_error_quotes_of_a_schema_is_escaped_and_cut() {
+    let hostile = format!("x\nERROR y\u{1b}[2J\u{2028}{}", "z".repeat(10_000));
+    let compiler = compiler();
+    for schema in [
+        json!({"$ref": hostile}),
+        json!({"$ref": format!("#/{hostile}")}),
+        json!({"properties": {&hostile: 1}}),
+        json!({"properties": {&hostile: {"not": {"type": "null"}}}}),
+        json!({"properties": {&hostile: {"pattern": "("}}}),
+        json!({"$defs": {&hostile: {"multipleOf": -1}}}),
+    ] {
+        let error = compiler.compile(&GrammarSource::json(schema)).unwrap_err();
+        let text = error.to_string();
+        let breaks = |c: char| c.is_control() || c == '\u{2028}';
+        assert!(!text.contains(breaks) && text.len() < 600, "{text:?}");
+        assert!(text.contains(r"x\nERROR y\u{1b}[2J\u{2028}"), "{text}");
+    }
+    // The library's own words, too.
+    for schema in [
+        json!({"type": "a\nb"}),
+        json!({"format": "a\r\nb", "type": "string"}),
+        json!({"enum": []}),
+    ] {
+        if let Err(error) = compiler.compile(&GrammarSource::json(schema)) {
+            let text = error.to_string();
+            assert!(!text.contains(char::is_control), "{text:?}");
+        }
+    }
+}

@@ -24,6 +24,7 @@ mod tokenizer;
 pub use detokenizer::{Delta, Detokenizer};
 pub use error::{TemplateError, TextError};
 pub use gguf::{GgufVocabulary, TokenKind, VocabularyModel};
+pub use headrace_checkpoint::OneLine;
 pub use pieces::Piece;
 pub use prompt::RenderedPrompt;
 pub use stop::{StopMatcher, StopMode, StopStep};

@@ -2,6 +2,7 @@
 
 mod config;
 mod fewest;
+mod probe;
 #[cfg(test)]
 mod tests;
 
@@ -12,6 +13,7 @@ use crate::pieces::{Piece, PieceTable, VocabularyEntry};
 use crate::prompt::RenderedPrompt;
 use config::{NamedTokens, TokenizerConfig};
 use fewest::FewestTokens;
+use probe::read_library;
 use std::collections::BTreeMap;
 use std::path::Path;
 use tokenizers::{
@@ -202,7 +204,7 @@ impl Tokenizer {
                 last: names.eos_ids.first().copied().filter(|_| adds.eos),
             },
         };
-        Ok(Self {
+        let tokenizer = Self {
             fewest: FewestTokens::new(&library, &pieces),
             added: added_tokens(&library)?,
             library,
@@ -211,7 +213,9 @@ impl Tokenizer {
             ends,
             named: names,
             gguf_template: None,
-        })
+        };
+        tokenizer.probe()?;
+        Ok(tokenizer)
     }
 
     /// Encodes a text.
@@ -221,11 +225,18 @@ impl Tokenizer {
         add_special_tokens: bool,
         special: SpecialText,
     ) -> Result<Encoding, TextError> {
-        let encoding = match special {
-            SpecialText::Parse => self.encode_parsed(text)?,
-            SpecialText::Plain => self.encode_split(text, Literals::AllText)?,
-        };
-        self.finish(encoding, add_special_tokens)
+        self.finish(self.encode_unfinished(text, special)?, add_special_tokens)
+    }
+
+    fn encode_unfinished(
+        &self,
+        text: &str,
+        special: SpecialText,
+    ) -> Result<tokenizers::Encoding, TextError> {
+        match special {
+            SpecialText::Parse => self.encode_parsed(text),
+            SpecialText::Plain => self.encode_split(text, Literals::AllText),
+        }
     }
 
     /// A number of ids that encoding `text` yields at least, for next to nothing. 0 where the tokenizer allows no
@@ -405,16 +416,6 @@ impl Tokenizer {
     pub(crate) fn normalizes_added_tokens(&self) -> bool {
         self.added.has_normalized() && self.library.get_normalizer().is_some()
     }
-}
-
-/// The library panics on some files that are no tokenizers: here that is an error like the others.
-fn read_library(json: &[u8]) -> Result<Library, TextError> {
-    let invalid = |error: &dyn std::fmt::Display| TextError::Invalid(error.to_string());
-    // Most of such files are not even JSON: their errors name a line, and nothing panics.
-    serde_json::from_slice::<serde::de::IgnoredAny>(json).map_err(|error| invalid(&error))?;
-    std::panic::catch_unwind(|| Library::from_bytes(json))
-        .map_err(|_| invalid(&"the tokenizer library panicked on it"))?
-        .map_err(|error| invalid(&error))
 }
 
 fn added_tokens(library: &Library) -> Result<AddedTokens, TextError> {

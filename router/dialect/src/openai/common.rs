@@ -8,6 +8,7 @@ use crate::ignored::Ignored;
 use crate::json::Json;
 use crate::refusal::{Cause, Refusal};
 use crate::terms::Terms;
+use headrace_text::OneLine;
 use std::collections::HashSet;
 
 /// Fields that change nothing in the answer: accepted with any value.
@@ -153,8 +154,7 @@ fn read_response_format(
         _ => None,
     });
     let of_kind = kind.map_or_else(String::new, |kind| {
-        let shown: String = kind.chars().take(32).collect();
-        format!(" of type {shown} without `value`")
+        format!(" of type {:.32} without `value`", OneLine(kind))
     });
     Err(Refusal::validation(
         "response_format",
@@ -346,10 +346,9 @@ pub fn check_model(model: Option<&str>, served: &str, strict: bool) -> Result<()
     if is_base || !strict {
         return Ok(());
     }
-    let shown: String = name.chars().take(200).collect();
     Err(Refusal::new(
         Cause::ModelNotFound,
-        format!("The model `{shown}` does not exist."),
+        format!("The model `{:.200}` does not exist.", OneLine(name)),
     )
     .with_param("model"))
 }

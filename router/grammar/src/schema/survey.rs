@@ -5,6 +5,7 @@ use super::keywords::{
     NAMED_SCHEMAS, ONE_SCHEMA, REFUSED_KEYWORDS, SCHEMA_LISTS, is_neutral, num_parts,
 };
 use crate::error::GrammarError;
+use headrace_text::OneLine;
 use rustc_hash::FxHashSet;
 use serde_json::{Map, Value};
 
@@ -109,7 +110,8 @@ impl Survey {
             if !target.starts_with('#') || target[1..].starts_with(|first| first != '/') {
                 return Err(GrammarError::Schema {
                     what: format!(
-                        "the reference `{target}` is not supported: only those that start with `#/` are"
+                        "the reference `{:.100}` is not supported: only those that start with `#/` are",
+                        OneLine(&target)
                     ),
                     pointer: "`$ref`".to_owned(),
                 });
@@ -117,7 +119,7 @@ impl Survey {
             let Some(found) = schema.pointer(&target[1..]) else {
                 return Err(GrammarError::Schema {
                     what: "nothing is".to_owned(),
-                    pointer: format!("`{target}`, which a `$ref` names"),
+                    pointer: format!("`{:.100}`, which a `$ref` names", OneLine(&target)),
                 });
             };
             self.visit(found, &mut target, false)?;

@@ -8,6 +8,7 @@ use headrace_api::errors::{ErrorResponse, OpenAiErrorResponse};
 use headrace_api::models::{ModelCard, ModelList};
 use headrace_api::native::Info;
 use headrace_dialect::refusal::{Cause, Dialect, Refusal};
+use headrace_text::OneLine;
 
 /// TGI's model, limits and version.
 #[utoipa::path(
@@ -88,10 +89,9 @@ pub(crate) async fn model(State(state): State<AppState>, Path(id): Path<String>)
         if card.id == id {
             return Ok(card);
         }
-        let shown: String = id.chars().take(200).collect();
         Err(Refusal::new(
             Cause::ModelNotFound,
-            format!("The model `{shown}` does not exist."),
+            format!("The model `{:.200}` does not exist.", OneLine(&id)),
         )
         .with_param("model"))
     });

@@ -18,6 +18,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::{get, post};
 use headrace_dialect::refusal::{Cause, Refusal};
+use headrace_text::OneLine;
 
 /// Paths of the control routes.
 const CONTROL_PATHS: [&str; 3] = ["/drain", "/flush_cache", "/reset_prefix_cache"];
@@ -66,8 +67,8 @@ pub(crate) fn is_control(path: &str) -> bool {
 /// No such path.
 pub(crate) async fn not_found(State(state): State<AppState>, request: Request) -> Response {
     let path = request.uri().path();
-    let shown: String = path.chars().take(200).collect();
-    let refusal = Refusal::new(Cause::NotFound, format!("There is no route `{shown}`"));
+    let message = format!("There is no route `{:.200}`", OneLine(path));
+    let refusal = Refusal::new(Cause::NotFound, message);
     reply::refused(&state, dialect_of(path), &refusal)
 }
 
@@ -80,8 +81,9 @@ pub(crate) async fn method_not_allowed(
     let refusal = Refusal::new(
         Cause::MethodNotAllowed,
         format!(
-            "The method {} is not allowed for `{path}`",
-            request.method()
+            "The method {:.32} is not allowed for `{:.200}`",
+            OneLine(request.method().as_str()),
+            OneLine(path)
         ),
     );
     reply::refused(&state, dialect_of(path), &refusal)

@@ -229,3 +229,40 @@ fn files_on_which_the_library_panics_are_errors_of_one_line() {
         assert!(text.contains("tokenizer.ggml.merges[0]"), "{text}");
     }
 }
+
+/// Found by fuzzing: a template may name a token that its own list lacks, or a second text, and panics on any text.
+#[test]
+fn a_post_processor_on_which_the_library_panics_is_refused_at_load() {
+    let file = |single: serde_json::Value| {
+        serde_json::json!({
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+            "pre_tokenizer": null, "decoder": null, "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []},
+            "post_processor": {
+                "type": "TemplateProcessing", "single": single, "pair": [],
+                "special_tokens": {"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}},
+            },
+        })
+    };
+    let special = |name: &str| serde_json::json!({"SpecialToken": {"id": name, "type_id": 0}});
+    let sequence = |id: &str| serde_json::json!({"Sequence": {"id": id, "type_id": 0}});
+    let load = |file: &serde_json::Value| Tokenizer::from_bytes(file.to_string().as_bytes());
+
+    let sound = file(serde_json::json!([special("<s>"), sequence("A")]));
+    let ids = load(&sound)
+        .unwrap()
+        .encode("a", true, SpecialText::Parse)
+        .unwrap()
+        .ids;
+    assert_eq!(ids, [0, 0]);
+    let missing = file(serde_json::json!([special("</s>"), sequence("A")]));
+    let second = file(serde_json::json!([special("<s>"), sequence("B")]));
+    let mut nested = missing.clone();
+    nested["post_processor"] = serde_json::json!({
+        "type": "Sequence", "processors": [missing["post_processor"].clone()],
+    });
+    for file in [missing, second, nested] {
+        let error = load(&file).unwrap_err().to_string();
+        assert!(error.contains("`post_processor`"), "{error}");
+        assert!(!error.contains('\n'), "{error}");
+    }
+}
