@@ -12,6 +12,7 @@ use hyper::server::conn::http1;
 use hyper::service::HttpService;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use nix::sys::socket::{setsockopt, sockopt};
 use std::future::Future;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -56,7 +57,7 @@ pub async fn bind(
     } else {
         format!("{hostname}:{port}")
     };
-    TcpListener::bind(&address).await.map_err(|error| {
+    let listener = TcpListener::bind(&address).await.map_err(|error| {
         if error.kind() == ErrorKind::AddrInUse {
             ListenError::InUse { address, flag }
         } else {
@@ -66,8 +67,17 @@ pub async fn bind(
                 cause: error.to_string(),
             }
         }
-    })
+    })?;
+    // Accepted sockets inherit it.
+    if let Err(error) = setsockopt(&listener, sockopt::SndBuf, &UNSENT) {
+        tracing::debug!("SO_SNDBUF: {error}");
+    }
+    Ok(listener)
 }
+
+/// Bytes that the system holds for a client that does not read; Linux makes it twice as much. Left alone it grows to
+/// megabytes, thousands of tokens computed for nobody before a stream pauses.
+const UNSENT: usize = 64 << 10;
 
 /// For a request's head; also how long a connection may be idle. A body has a limit of its own, an answer only that of
 /// its reader.
@@ -194,6 +204,25 @@ pub fn metrics_only(engine: EngineHandle, metrics: Arc<Metrics>) -> Router {
 mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    #[tokio::test]
+    async fn the_system_holds_little_for_a_client_that_does_not_read() {
+        let listener = bind("127.0.0.1", 0, "--port").await.unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let mut stream = accept(&listener).await;
+        let chunk = vec![b'x'; 1 << 20];
+        let patience = Duration::from_millis(200);
+        let mut taken = 0;
+        while let Ok(written) = tokio::time::timeout(patience, stream.write(&chunk)).await {
+            taken += written.unwrap();
+            assert!(taken < 64 << 20, "it takes everything");
+        }
+        // The client's own side has room too, which the system chooses.
+        let held = nix::sys::socket::getsockopt(&stream, sockopt::SndBuf).unwrap();
+        assert!(held <= 2 * UNSENT, "{held} bytes");
+    }
 
     #[tokio::test]
     async fn a_taken_port_is_named() {
