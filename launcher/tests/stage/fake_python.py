@@ -2,7 +2,8 @@
 """Stands in for the workers' Python: a worker that only listens, a downloader, a short answer.
 
 FAKE_WORKER: serve (default), refuse (ends with an error), die (listens, then ends with code 3).
-FAKE_DOWNLOAD: the folder to answer with; `fail`; `hang`. FAKE_DOWNLOAD_WAITS: until the file `go` is there. FAKE_DEMO: where the demo model is.
+FAKE_DOWNLOAD: the folder to answer with; `fail`; `hang`. FAKE_DOWNLOAD_WAITS: until the file `go` is there.
+FAKE_DEMO: where the demo model is.
 """
 
 import json
