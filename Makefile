@@ -148,4 +148,4 @@ image-test:
 	bash deploy/image_test.sh
 
 clean:
-	rm -rf $(VENV) target
+	rm -rf $(VENV) .venv-clients integration-tests/clients/node/node_modules target

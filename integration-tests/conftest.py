@@ -92,6 +92,15 @@ class Server:
         assert lines, f"no metric {name}"
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
 
+    def wait_idle(self, seconds: float = 60) -> None:
+        """Until no request is in the house: those whose clients left are gone."""
+        deadline = time.monotonic() + seconds
+        while (
+            self.metric("vllm:num_requests_running") + self.metric("vllm:num_requests_waiting") > 0
+        ):
+            assert time.monotonic() < deadline, f"requests are left after {seconds} s"
+            time.sleep(0.05)
+
     def stop(self, number: int = signal.SIGTERM, seconds: float = 120) -> int:
         if self.process.poll() is None:
             self.process.send_signal(number)
@@ -165,6 +174,14 @@ def start_server(start_session_server: StartServer) -> Iterator[StartServer]:
 def server(start_session_server: StartServer) -> Server:
     """One server with default flags for the tests that do not care."""
     return start_session_server()
+
+
+@pytest.fixture(scope="session")
+def crowded(start_session_server: StartServer) -> Server:
+    """One request at a time, for those who have the key `secret` and know the model's name."""
+    return start_session_server(
+        "--max-concurrent-requests", "1", "--api-key", "secret", "--strict-model-name"
+    )
 
 
 @pytest.fixture(scope="session")
