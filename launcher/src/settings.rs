@@ -159,6 +159,7 @@ fn join(flags: Flags, hostname: String, keys: KeyRing, warnings: Vec<String>) ->
             disable_grammar_support: server.disable_grammar_support,
             lenient_grammar: server.lenient_grammar,
             strict_model_name: server.strict_model_name,
+            guard_info_and_metrics: server.guard_info_and_metrics,
             completions_default_max_tokens: limits.completions_default_max_tokens,
             kv_cache_bytes: batching.kv_cache_memory.map(|size| size.0),
             block_size: batching.block_size,

@@ -32,7 +32,7 @@ fn assert_fault(stage: &Stage, flags: &[&str], variables: &[(&str, &str)], parts
 #[test]
 fn flags() {
     let stage = Stage::new();
-    let cases: [(&[&str], &[&str]); 44] = [
+    let cases: [(&[&str], &[&str]); 45] = [
         (&["--no-such-flag"], &["--no-such-flag"]),
         (
             &["--model-ID", "x"],
@@ -126,6 +126,10 @@ fn flags() {
         (
             &["--lenient-grammar", "--disable-grammar-support"],
             &["--lenient-grammar", "--disable-grammar-support"],
+        ),
+        (
+            &["--guard-info-and-metrics"],
+            &["--guard-info-and-metrics", "--api-key"],
         ),
         (
             &["--api-key-file", "/no/keys"],

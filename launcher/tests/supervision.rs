@@ -95,6 +95,7 @@ fn the_router_is_told_of_queue_keys_and_grammar() {
         "--stall-timeout",
         "7",
         "--lenient-grammar",
+        "--guard-info-and-metrics",
     ];
     let flags = model_flags(&stage, &mut store, &more);
     let variables = [("ADMIN_API_KEY", "r00t"), ("FAKE_ENVIRONMENT", "1")];
@@ -115,6 +116,7 @@ fn the_router_is_told_of_queue_keys_and_grammar() {
         ("max_queued_tokens", json!(5_000_000_000_u64)),
         ("stall_timeout_seconds", json!(7)),
         ("lenient_grammar", json!(true)),
+        ("guard_info_and_metrics", json!(true)),
     ] {
         assert_eq!(configure[field], expected, "{field}");
     }

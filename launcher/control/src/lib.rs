@@ -249,6 +249,8 @@ pub struct RouterConfig {
     pub lenient_grammar: bool,
     /// Unknown model names are 404.
     pub strict_model_name: bool,
+    /// `/info` and `/metrics` want a key too, where keys are set.
+    pub guard_info_and_metrics: bool,
     /// `max_tokens` of `/v1/completions` when absent; absent here: to the context limit.
     pub completions_default_max_tokens: Option<u32>,
     /// KV cache bytes a rank; absent: measured.

@@ -6,6 +6,10 @@ use std::path::PathBuf;
 /// Flags of the HTTP side.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "switches that people set one by one"
+)]
 pub(crate) struct ServerFlags {
     /// Address to listen on: IPv4 or IPv6. A HOSTNAME variable that is no address (containers set one) is ignored.
     #[arg(long, env, default_value = "0.0.0.0")]
@@ -33,6 +37,10 @@ pub(crate) struct ServerFlags {
     /// The key that opens the control routes, and all others too. Absent: there are no control routes.
     #[arg(long, env, hide_env_values = true)]
     pub(crate) admin_api_key: Option<String>,
+
+    /// `/info` and `/metrics` want a key too. Without this they are open, as in TGI.
+    #[arg(long, env, value_parser = clap::builder::BoolishValueParser::new())]
+    pub(crate) guard_info_and_metrics: bool,
 
     /// An origin that browsers may call from; may be repeated. None: any.
     #[arg(long, env)]

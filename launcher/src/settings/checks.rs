@@ -149,6 +149,13 @@ fn refuse_contradictions(flags: &Flags) -> Result<(), Failure> {
         let line = "--lenient-grammar: contradicts --disable-grammar-support";
         return Err(Failure::usage(line));
     }
+    let has_keys = !flags.server.api_key.is_empty()
+        || flags.server.api_key_file.is_some()
+        || flags.server.admin_api_key.is_some();
+    if flags.server.guard_info_and_metrics && !has_keys {
+        let line = "--guard-info-and-metrics: needs --api-key, --api-key-file or --admin-api-key";
+        return Err(Failure::usage(line));
+    }
     if flags
         .server
         .prometheus_port

@@ -1,11 +1,12 @@
 //! What the routes share, and how they are put together.
 
-use crate::auth::{self, Holder, Keys};
+use crate::auth::{Holder, Keys};
 use crate::caller::Namespaces;
 use crate::engine::EngineHandle;
 use crate::metrics::Metrics;
 use crate::request_id;
 use crate::request_log::RequestLog;
+use crate::routes::table::{Access, access_of};
 use crate::routes::{self, reply};
 use crate::services::ModelServices;
 use crate::slow_body;
@@ -201,11 +202,8 @@ pub(crate) fn dialect_of(path: &str) -> Dialect {
 /// The whole application.
 pub fn router(state: AppState) -> Router {
     let cors = cors(&state.config().cors_allow_origin);
-    let mut table = routes::table().merge(crate::openapi::routes());
-    if state.inner.keys.has_admin() {
-        table = table.merge(routes::control_table());
-    }
-    table
+    routes::table::router(state.inner.keys.has_admin())
+        .merge(crate::openapi::page())
         .fallback(routes::not_found)
         .method_not_allowed_fallback(routes::method_not_allowed)
         .layer(middleware::from_fn_with_state(state.clone(), guard))
@@ -263,8 +261,18 @@ async fn catch_panics(State(state): State<AppState>, request: Request, next: Nex
 async fn guard(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let keys = &state.inner.keys;
     let path = request.uri().path();
-    let is_control = keys.has_admin() && routes::is_control(path);
-    let needs_key = is_control || !keys.is_empty();
+    let access = if request.method() == Method::OPTIONS {
+        // Browsers ask before they send, and without the key.
+        Access::Open
+    } else {
+        access_of(request.method(), path)
+    };
+    let is_control = keys.has_admin() && access == Access::Admin;
+    let needs_key = match access {
+        Access::Open => false,
+        Access::Closable => state.config().guard_info_and_metrics,
+        Access::Keyed | Access::Admin => is_control || !keys.is_empty(),
+    };
     let refusal = match keys.holder(request.headers()) {
         Holder::Key(_) if is_control => Refusal::new(
             Cause::Forbidden,
@@ -276,7 +284,7 @@ async fn guard(State(state): State<AppState>, request: Request, next: Next) -> R
             }
             return next.run(request).await;
         }
-        Holder::Nobody if !needs_key || auth::is_open(request.method(), path) => {
+        Holder::Nobody if !needs_key => {
             return next.run(request).await;
         }
         Holder::Nobody => Refusal::new(
@@ -345,7 +353,7 @@ mod tests {
             "max_batch_size": null, "max_client_batch_size": 4, "validation_workers": 1,
             "payload_limit": 2_000_000, "api_keys": [], "admin_key": null, "max_queued_tokens": null,
             "schedule_policy": "fcfs", "target_itl_ms": null, "stall_timeout_seconds": 60, "lenient_grammar": false, "cors_allow_origin": [], "disable_grammar_support": false,
-            "strict_model_name": false, "completions_default_max_tokens": null, "kv_cache_bytes": null,
+            "strict_model_name": false, "guard_info_and_metrics": false, "completions_default_max_tokens": null, "kv_cache_bytes": null,
             "block_size": 16, "prefix_caching": true, "poison_fresh_blocks": false, "log_level": "info",
             "compute_type": "cpu", "docker_label": null
         }))

@@ -9,18 +9,6 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
-/// What the routes of the open list are: everything else is guarded, unknown paths too.
-const OPEN_PATHS: [&str; 6] = ["/", "/health", "/ping", "/ready", "/info", "/metrics"];
-
-/// Whether a request needs no key: pre-flight requests, probes, and what TGI leaves open.
-pub(crate) fn is_open(method: &http::Method, path: &str) -> bool {
-    if method == http::Method::OPTIONS {
-        return true;
-    }
-    let reads = method == http::Method::GET || method == http::Method::HEAD;
-    reads && OPEN_PATHS.contains(&path)
-}
-
 /// Whose key a request carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
@@ -144,7 +132,7 @@ fn bearer_token(value: &[u8]) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::{HeaderMap, HeaderValue, Method};
+    use http::{HeaderMap, HeaderValue};
 
     fn key(key: &str) -> ApiKey {
         ApiKey {
@@ -224,25 +212,6 @@ mod tests {
         assert!(!keys.has_admin());
         assert_eq!(keys.holder(&headers("x-api-key", "")), Holder::Nobody);
         assert_eq!(keys.holder(&headers("x-api-key", "admin")), Holder::Nobody);
-    }
-
-    #[test]
-    fn the_open_list_is_closed() {
-        for path in OPEN_PATHS {
-            assert!(is_open(&Method::GET, path));
-            assert!(!is_open(&Method::POST, path));
-        }
-        for path in [
-            "/generate",
-            "/docs",
-            "/v1/models",
-            "/health/",
-            "//health",
-            "/nothing",
-        ] {
-            assert!(!is_open(&Method::GET, path), "{path}");
-        }
-        assert!(is_open(&Method::OPTIONS, "/generate"));
     }
 
     #[test]

@@ -20,3 +20,10 @@ mod slow_reader;
 mod sse;
 mod tokenise;
 mod validate;
+
+pub use routes::table::{Access, Route};
+
+/// Every route but the page at `/docs`; those of operators are there only with an admin key.
+pub fn routes() -> &'static [Route] {
+    routes::table::ROUTES
+}

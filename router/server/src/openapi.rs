@@ -4,12 +4,8 @@ use crate::app::AppState;
 use crate::routes::{chat, completions, control, generate, info, probes, reply, tokenize};
 use axum::Router;
 use axum::response::Response;
-use axum::routing::get;
 use utoipa::OpenApi;
-use utoipa_swagger_ui::SwaggerUi;
-
-/// Where TGI has the document, and where other tools look for it.
-const DOCUMENT_PATH: &str = "/api-doc/openapi.json";
+use utoipa_swagger_ui::{Config, SwaggerUi};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -46,13 +42,13 @@ const DOCUMENT_PATH: &str = "/api-doc/openapi.json";
 )]
 struct Document;
 
-/// The document's routes and the page that shows it.
-pub(crate) fn routes() -> Router<AppState> {
-    let page = SwaggerUi::new("/docs").url(DOCUMENT_PATH, Document::openapi());
-    Router::from(page).route("/openapi.json", get(document))
+/// The page that shows the document.
+pub(crate) fn page() -> Router<AppState> {
+    Router::from(SwaggerUi::new("/docs").config(Config::from("/api-doc/openapi.json")))
 }
 
-async fn document() -> Response {
+/// The document itself.
+pub(crate) async fn document() -> Response {
     reply::json(&Document::openapi())
 }
 

@@ -112,6 +112,7 @@ fn config(port: u16) -> RouterConfig {
         cors_allow_origin: Vec::new(),
         disable_grammar_support: false,
         strict_model_name: false,
+        guard_info_and_metrics: false,
         completions_default_max_tokens: None,
         kv_cache_bytes: None,
         block_size: 16,

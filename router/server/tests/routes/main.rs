@@ -14,3 +14,4 @@ mod request_log;
 #[path = "../routes_support/mod.rs"]
 mod routes_support;
 mod terms;
+mod walk;

@@ -67,6 +67,7 @@ pub fn config() -> RouterConfig {
         cors_allow_origin: Vec::new(),
         disable_grammar_support: false,
         strict_model_name: false,
+        guard_info_and_metrics: false,
         completions_default_max_tokens: None,
         kv_cache_bytes: None,
         block_size: 4,

@@ -1,0 +1,200 @@
+//! The one list of routes: the router is built from it, keys are asked for by it, and the `OpenAPI` document and the
+//! tests are compared with it, so that none of them can forget a route.
+
+use super::{chat, completions, control, generate, info, probes, tokenize};
+use crate::app::AppState;
+use axum::Router;
+use axum::routing::{MethodRouter, get, post};
+
+/// Who may use a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Everybody: probes.
+    Open,
+    /// Everybody, as in TGI, unless `--guard-info-and-metrics` is given.
+    Closable,
+    /// Who has a key, where keys are set.
+    Keyed,
+    /// Who has the admin key. Without one the route is not there.
+    Admin,
+}
+
+/// One method of one path.
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
+    /// `GET` (which answers `HEAD` too) or `POST`.
+    pub method: &'static str,
+    /// In axum's notation: `{id}` is one part of a path, `{*id}` the whole rest.
+    pub path: &'static str,
+    /// Who may use it.
+    pub access: Access,
+    /// It reads a JSON body.
+    pub takes_body: bool,
+    /// The path that it is another name of, if it is one.
+    pub alias_of: Option<&'static str>,
+    handler: fn() -> MethodRouter<AppState>,
+}
+
+impl Route {
+    const fn of(
+        method: &'static str,
+        path: &'static str,
+        handler: fn() -> MethodRouter<AppState>,
+    ) -> Self {
+        Self {
+            method,
+            path,
+            access: Access::Keyed,
+            takes_body: false,
+            alias_of: None,
+            handler,
+        }
+    }
+
+    const fn get(path: &'static str, handler: fn() -> MethodRouter<AppState>) -> Self {
+        Self::of("GET", path, handler)
+    }
+
+    /// With a JSON body.
+    const fn post(path: &'static str, handler: fn() -> MethodRouter<AppState>) -> Self {
+        Self::of("POST", path, handler).with_body()
+    }
+
+    /// A command: no body.
+    const fn command(path: &'static str, handler: fn() -> MethodRouter<AppState>) -> Self {
+        Self::of("POST", path, handler).access(Access::Admin)
+    }
+
+    const fn with_body(mut self) -> Self {
+        self.takes_body = true;
+        self
+    }
+
+    const fn access(mut self, access: Access) -> Self {
+        self.access = access;
+        self
+    }
+
+    const fn alias(mut self, path: &'static str) -> Self {
+        self.alias_of = Some(path);
+        self
+    }
+}
+
+/// Every route but the page at `/docs`.
+pub(crate) const ROUTES: &[Route] = &[
+    // TGI.
+    Route::get("/", || get(probes::root)).access(Access::Open),
+    Route::post("/", || post(generate::compat)),
+    Route::post("/v1", || post(generate::compat)).alias("/"),
+    Route::post("/generate", || post(generate::generate)),
+    Route::post("/generate_stream", || post(generate::generate_stream)),
+    Route::post("/invocations", || post(generate::invocations)),
+    Route::post("/tokenize", || post(tokenize::tokenize)),
+    Route::post("/chat_tokenize", || post(tokenize::chat_tokenize)),
+    Route::get("/chat_tokenize", || get(tokenize::chat_tokenize))
+        .with_body()
+        .alias("/chat_tokenize"),
+    Route::get("/info", || get(info::info)).access(Access::Closable),
+    Route::get("/health", || get(probes::health)).access(Access::Open),
+    Route::get("/ping", || get(probes::ping)).access(Access::Open),
+    Route::get("/ready", || get(probes::ready)).access(Access::Open),
+    Route::get("/metrics", || get(probes::metrics)).access(Access::Closable),
+    // OpenAI.
+    Route::post("/v1/chat/completions", || post(chat::chat_completions)),
+    Route::post("/v1/completions", || post(completions::completions)),
+    Route::get("/v1/models", || get(info::models)),
+    Route::get("/v1/models/{*id}", || get(info::model)),
+    // Operators.
+    Route::command("/drain", || post(control::drain)),
+    Route::command("/flush_cache", || post(control::flush_cache)),
+    // SGLang's clients of some releases ask with GET, and vLLM's by another name.
+    Route::get("/flush_cache", || get(control::flush_cache))
+        .access(Access::Admin)
+        .alias("/flush_cache"),
+    Route::command("/reset_prefix_cache", || post(control::flush_cache)).alias("/flush_cache"),
+    // The document, where TGI has it and where other tools look for it.
+    Route::get("/api-doc/openapi.json", || get(crate::openapi::document)),
+    Route::get("/openapi.json", || get(crate::openapi::document)).alias("/api-doc/openapi.json"),
+];
+
+/// The routes; those of operators only where there is an admin key.
+pub(crate) fn router(has_admin: bool) -> Router<AppState> {
+    ROUTES
+        .iter()
+        .filter(|route| has_admin || route.access != Access::Admin)
+        .fold(Router::new(), |router, route| {
+            router.route(route.path, (route.handler)())
+        })
+}
+
+/// Who may use a method of a path. A control route's other methods are the admin's too, and what is not in the list is
+/// keyed: nobody without a key finds out what there is.
+pub(crate) fn access_of(method: &http::Method, path: &str) -> Access {
+    let same_path = || ROUTES.iter().filter(|route| route.path == path);
+    if same_path().any(|route| route.access == Access::Admin) {
+        return Access::Admin;
+    }
+    let method = match method.as_str() {
+        "HEAD" => "GET",
+        other => other,
+    };
+    same_path()
+        .find(|route| route.method == method)
+        .map_or(Access::Keyed, |route| route.access)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Method;
+
+    #[test]
+    fn the_open_list_is_closed() {
+        let open = |access: Access| -> Vec<&str> {
+            let of_it = ROUTES.iter().filter(|route| route.access == access);
+            of_it.map(|route| route.path).collect()
+        };
+        assert_eq!(open(Access::Open), ["/", "/health", "/ping", "/ready"]);
+        assert_eq!(open(Access::Closable), ["/info", "/metrics"]);
+        for route in ROUTES {
+            if matches!(route.access, Access::Open | Access::Closable) {
+                assert_eq!(route.method, "GET");
+                assert_eq!(access_of(&Method::GET, route.path), route.access);
+                assert_eq!(access_of(&Method::HEAD, route.path), route.access);
+                assert_eq!(access_of(&Method::POST, route.path), Access::Keyed);
+            }
+        }
+        for path in [
+            "/generate",
+            "/docs",
+            "/v1/models",
+            "/health/",
+            "//health",
+            "/nothing",
+        ] {
+            assert_eq!(access_of(&Method::GET, path), Access::Keyed, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_control_route_is_the_admins_by_every_method() {
+        for route in ROUTES.iter().filter(|route| route.access == Access::Admin) {
+            for method in [Method::GET, Method::POST, Method::PUT, Method::DELETE] {
+                assert_eq!(access_of(&method, route.path), Access::Admin);
+            }
+        }
+    }
+
+    #[test]
+    fn no_route_is_listed_twice_and_every_alias_is_of_a_route() {
+        for (index, route) in ROUTES.iter().enumerate() {
+            let same = |other: &Route| (other.method, other.path) == (route.method, route.path);
+            assert!(!ROUTES[..index].iter().any(same), "{route:?}");
+            if let Some(path) = route.alias_of {
+                let is_original = |other: &Route| other.path == path && other.alias_of.is_none();
+                assert!(ROUTES.iter().any(is_original), "{route:?}");
+            }
+        }
+    }
+}
