@@ -59,8 +59,9 @@ SHELL := /bin/bash
 TEST_DATA := $(or $(HEADRACE_TEST_DATA),target/test-data)
 
 test-data: $(VENV)/.runtime
-	$(call STARTED,test data: real tokenizers into $(TEST_DATA) (half a minute))
+	$(call STARTED,test data: real tokenizers and chat templates into $(TEST_DATA) (a minute))
 	$(BIN)/python integration-tests/fetch_tokenizers.py
+	$(BIN)/python integration-tests/fetch_templates.py
 
 install: $(VENV)/.wheel
 

@@ -115,6 +115,24 @@ impl ChatTemplate {
             .map_or(self.shape.ids, |(_, shape)| shape.ids)
     }
 
+    /// What is changed in messages for this template, as `docs/templates.md` names it.
+    pub fn adaptations(&self) -> Vec<&'static str> {
+        self.shape.names()
+    }
+
+    /// Messages as the template gets them.
+    pub fn adapt(&self, messages: &[Value], has_tools: bool) -> Result<Vec<Value>, TemplateError> {
+        let (_, shape) = self.engine_for(has_tools);
+        adapt::adapt(messages, shape)
+    }
+
+    fn engine_for(&self, has_tools: bool) -> (&Engine, Shape) {
+        match &self.tool_engine {
+            Some((engine, shape)) if has_tools => (engine, *shape),
+            Some(_) | None => (&self.engine, self.shape),
+        }
+    }
+
     /// Renders a conversation. Messages are objects as `OpenAI` writes them: `role`, `content` (text, parts or null),
     /// `tool_calls`, `tool_call_id`, `name`.
     pub fn render(
@@ -122,10 +140,7 @@ impl ChatTemplate {
         messages: &[Value],
         options: &RenderOptions,
     ) -> Result<RenderedPrompt, TemplateError> {
-        let (engine, shape) = match &self.tool_engine {
-            Some((engine, shape)) if options.tools.is_some() => (engine, *shape),
-            Some(_) | None => (&self.engine, self.shape),
-        };
+        let (engine, shape) = self.engine_for(options.tools.is_some());
         let mut messages = adapt::adapt(messages, shape)?;
         self.triggers.check_roles(&messages)?;
         if options.continue_final_message {

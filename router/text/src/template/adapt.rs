@@ -35,6 +35,27 @@ pub(super) struct Shape {
     pub(super) ids: ToolCallIds,
 }
 
+impl Shape {
+    /// What is changed in messages, one name each.
+    pub(super) fn names(self) -> Vec<&'static str> {
+        let ids = match self.ids {
+            ToolCallIds::Call => None,
+            ToolCallIds::NineAlphanumerics => Some("tool ids as 9 letters and digits"),
+            ToolCallIds::FunctionIndex => Some("tool ids as functions.NAME:INDEX"),
+        };
+        [
+            self.wants_parts.then_some("text as parts"),
+            (!self.takes_null).then_some("null content as empty text"),
+            self.wants_argument_text.then_some("arguments as JSON text"),
+            (!self.knows_developer).then_some("developer as system"),
+            ids,
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
 /// Names under which reasoning is sent; templates read the first, some the second.
 const REASONING_KEYS: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
 

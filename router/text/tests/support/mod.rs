@@ -11,6 +11,8 @@
     reason = "a broken golden fails the test; what is skipped is named"
 )]
 
+pub mod oracle;
+
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -67,4 +69,32 @@ pub fn demo_gguf() -> Option<PathBuf> {
         eprintln!("skipped: the demo model is not installed (HEADRACE_SKIP_DEMO=1)");
     }
     found
+}
+
+/// The folder of downloaded test data: `HEADRACE_TEST_DATA`, or `target/test-data` of the checkout.
+fn test_data() -> PathBuf {
+    match std::env::var_os("HEADRACE_TEST_DATA") {
+        Some(folder) if !folder.is_empty() => PathBuf::from(folder),
+        _ => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-data"),
+    }
+}
+
+/// Real chat templates, sorted by name, or `None` and a line that says what was skipped.
+pub fn real_templates() -> Option<Vec<PathBuf>> {
+    let folder = test_data().join("templates");
+    if !folder.join("SOURCE").is_file() {
+        eprintln!("skipped: 70 real chat templates are not there (make test-data)");
+        return None;
+    }
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "jinja")
+        })
+        .collect();
+    paths.sort();
+    assert_eq!(paths.len(), 70, "{}", folder.display());
+    Some(paths)
 }
