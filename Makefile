@@ -12,7 +12,7 @@ SOURCES := $(shell find router launcher kernels server/headrace proto deploy/bui
 	Cargo.toml Cargo.lock pyproject.toml
 STARTED = @printf '\n==> %s\n' "$(1)"
 
-.PHONY: help serve test test-data test-full simulate planted fuzz lint bench bench-steps bench-front bench-overload bench-itl gen image-test install clean
+.PHONY: help serve test test-data test-full simulate planted fuzz lint bench bench-steps bench-front bench-chat bench-overload bench-itl gen image-test install clean
 
 help:
 	@printf '%s\n' \
@@ -27,6 +27,7 @@ help:
 	  'make bench       load the served demo model and print the table of bench/RESULTS.md' \
 	  'make bench-steps where each microsecond of a decode step goes on the worker (1 minute)' \
   'make bench-front requests and tokens a second, memory an idle stream, /metrics, with a fake worker (2 minutes)' \
+  'make bench-chat  what a chat and /tokenize cost the front, beside a peer (PEER=ADDRESS,MODEL,PID; 1 minute)' \
   'make bench-overload goodput and rejects at 0.5 to 8 times what the (fake) worker can take (2 minutes)' \
   'make bench-itl   what a long prompt does to the streams beside it, on the demo model (2 minutes)' \
   'make gen         regenerate protobuf code and golden files that come from a generator' \
@@ -134,6 +135,10 @@ FRONT = cargo build --locked -p headrace-router -p headrace-fake-worker --bins -
 
 bench-front: $(VENV)/.runtime
 	$(FRONT) throughput idle
+
+# A peer that listens already is measured beside it with PEER=ADDRESS,MODEL,PID.
+bench-chat: $(VENV)/.runtime
+	$(FRONT) chat $(addprefix --peer ,$(PEER))
 
 bench-overload: $(VENV)/.runtime
 	$(FRONT) overload

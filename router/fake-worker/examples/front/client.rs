@@ -127,29 +127,51 @@ pub fn get(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nhost: bench\r\n\r\n").into_bytes()
 }
 
+/// Made-up text of about one token a word, which differs by `index` from its first word on.
+pub struct Words(Vec<&'static str>);
+
+impl Words {
+    /// `count` words.
+    pub fn new(index: usize, count: usize) -> Self {
+        const WORDS: [&str; 16] = [
+            "time", "year", "people", "way", "day", "man", "thing", "woman", "life", "child",
+            "world", "school", "state", "family", "student", "group",
+        ];
+        let mut state = (index as u64)
+            .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+            .wrapping_add(1);
+        Self(
+            (0..count)
+                .map(|_| {
+                    state = state
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
+                    WORDS[(state >> 60) as usize]
+                })
+                .collect(),
+        )
+    }
+
+    /// With a space between each two.
+    pub fn text(&self) -> String {
+        self.0.join(" ")
+    }
+}
+
 /// A completion of a prompt of about `words` tokens that differs by `index` from its first word on.
 pub fn completion(index: usize, words: usize, max_tokens: u32, stream: bool) -> Vec<u8> {
-    const WORDS: [&str; 16] = [
-        "time", "year", "people", "way", "day", "man", "thing", "woman", "life", "child", "world",
-        "school", "state", "family", "student", "group",
-    ];
-    let mut state = (index as u64)
-        .wrapping_mul(0x9E37_79B9_7F4A_7C15)
-        .wrapping_add(1);
-    let prompt: Vec<&str> = (0..words)
-        .map(|_| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            WORDS[(state >> 60) as usize]
-        })
-        .collect();
+    let prompt = Words::new(index, words).text();
     let body = serde_json::json!({
-        "prompt": prompt.join(" "), "max_tokens": max_tokens, "stream": stream, "temperature": 0, "ignore_eos": true,
-    })
-    .to_string();
+        "prompt": prompt, "max_tokens": max_tokens, "stream": stream, "temperature": 0, "ignore_eos": true,
+    });
+    post("/v1/completions", &body)
+}
+
+/// `POST path` with a JSON body.
+pub fn post(path: &str, body: &serde_json::Value) -> Vec<u8> {
+    let body = body.to_string();
     format!(
-        "POST /v1/completions HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     )
     .into_bytes()

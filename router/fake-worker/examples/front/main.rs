@@ -1,7 +1,8 @@
 //! How fast the front is: a router process with a fake worker behind it, and a load client, all on this machine.
 //!
-//! `front GGUF [throughput] [idle] [overload]` prints Markdown tables; without names, all of them. The tokenizer is that
-//! of the GGUF file. `make bench-front` and `make bench-overload` build what it needs and run it.
+//! `front GGUF [throughput] [idle] [overload] [chat] [--peer ADDRESS,MODEL,PID]` prints Markdown tables; without names,
+//! all of them. The tokenizer is that of the GGUF file. `make bench-front`, `make bench-chat` and `make bench-overload`
+//! build what it needs and run it.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,6 +17,7 @@
 )]
 
 mod accounts;
+mod chat;
 mod client;
 mod idle;
 mod overload;
@@ -30,9 +32,13 @@ fn main() {
     let gguf = PathBuf::from(
         arguments
             .next()
-            .expect("front GGUF [throughput] [idle] [overload]"),
+            .expect("front GGUF [throughput] [idle] [overload] [chat] [--peer ADDRESS,MODEL,PID]"),
     );
-    let parts: Vec<String> = arguments.collect();
+    let mut parts: Vec<String> = arguments.collect();
+    let peer = parts.iter().position(|part| part == "--peer").map(|at| {
+        let told = parts.drain(at..).nth(1);
+        chat::Peer::parse(&told.expect("--peer ADDRESS,MODEL,PID"))
+    });
     let wants = |name: &str| parts.is_empty() || parts.iter().any(|part| part == name);
     // One thread: the client is to take as little of the machine as it can.
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -46,6 +52,10 @@ fn main() {
     }
     if wants("idle") {
         runtime.block_on(idle::run(&gguf, 10_000));
+        println!();
+    }
+    if wants("chat") {
+        runtime.block_on(chat::run(&gguf, 5.0, peer.as_ref()));
         println!();
     }
     if wants("overload") {
