@@ -2,7 +2,7 @@
 
 use crate::masks::Placed;
 use crate::model::{START, UNWRITTEN, mix};
-use crate::sampling::{Place, check_sampling, choose, described};
+use crate::sampling::{Place, check_sampling, choose, described, described_prompt};
 use crate::script::LiteralOutputs;
 use headrace_worker_client::pb;
 use std::collections::{HashMap, HashSet};
@@ -382,7 +382,7 @@ impl Rank {
         if row.prompt_logprobs {
             let last = state.computed.min(state.prompt_length - 1);
             result.prompt_logprobs = (first + 1..=last)
-                .map(|position| described(state.ids[position], &state.sampling, vocab, true))
+                .map(|position| described_prompt(state.ids[position], &state.sampling, vocab))
                 .collect();
         }
         if row.sample {
@@ -407,7 +407,7 @@ impl Rank {
                 }
                 Ok(Some(id)) => {
                     state.ids.push(id);
-                    result.tokens = vec![described(id, &state.sampling, vocab, false)];
+                    result.tokens = vec![described(id, &state.sampling, vocab)];
                 }
             }
             require!(

@@ -52,20 +52,40 @@ pub(crate) fn choose(
 }
 
 /// The id with the logprobs asked for: the sampled id is the best, and its successors follow.
-pub(crate) fn described(
-    id: u32,
-    sampling: &pb::SamplingParams,
-    vocab: u32,
-    always: bool,
-) -> pb::SampledToken {
+pub(crate) fn described(id: u32, sampling: &pb::SamplingParams, vocab: u32) -> pb::SampledToken {
     let top = (0..sampling.top_n.min(vocab))
         .map(|rank| pb::TokenLogprob {
             id: (id + rank) % vocab,
             logprob: -0.5 * (1.0 + rank as f32),
         })
         .collect();
-    let logprob = (sampling.logprobs || always).then_some(-0.5);
-    pb::SampledToken { id, logprob, top }
+    let logprob = sampling.logprobs.then_some(-0.5);
+    pb::SampledToken {
+        id,
+        logprob,
+        top,
+        rank: None,
+    }
+}
+
+/// A prompt id as told with its place: it is the first, second or third best by its own number.
+pub(crate) fn described_prompt(
+    id: u32,
+    sampling: &pb::SamplingParams,
+    vocab: u32,
+) -> pb::SampledToken {
+    let rank = (1 + id % 3).min(vocab);
+    let logprob = |rank: u32| -0.5 * rank as f32;
+    let top = (1..=sampling.prompt_top_n.min(vocab)).map(|place| pb::TokenLogprob {
+        id: (id + vocab + place - rank) % vocab,
+        logprob: logprob(place),
+    });
+    pb::SampledToken {
+        id,
+        logprob: Some(logprob(rank)),
+        top: top.collect(),
+        rank: Some(rank),
+    }
 }
 
 /// Whether every parameter is within the protocol's bounds.

@@ -94,6 +94,7 @@ fn answer(plan: &StepPlan) -> StepResult {
         id: 7,
         logprob: None,
         top: Vec::new(),
+        rank: None,
     };
     let rows = plan.rows.iter().map(|row| RowResult {
         slot: row.slot,

@@ -45,6 +45,8 @@ pub struct SamplingParams {
     pub seed: u64,
     /// Top logprobs reported with each sampled id.
     pub top_n: u32,
+    /// Top logprobs reported with each prompt id, where the prompt's are.
+    pub prompt_top_n: u32,
     /// Report the sampled id's logprob.
     pub logprobs: bool,
     /// Added to the logits, `[-100, 100]`.
@@ -70,6 +72,7 @@ impl SamplingParams {
             presence_penalty: None,
             seed: 0,
             top_n: 0,
+            prompt_top_n: 0,
             logprobs: false,
             logit_bias: Vec::new(),
             suppressed_token_ids: Vec::new(),
@@ -130,15 +133,17 @@ impl Default for Retention {
     }
 }
 
-/// A sampled id and what was asked about it.
-#[derive(Clone, Debug, PartialEq)]
+/// A sampled id, or one of the prompt, and what was asked about it.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SampledToken {
     /// The id.
     pub id: TokenId,
     /// Raw log-softmax of the model's logits, when asked for.
     pub logprob: Option<f32>,
-    /// The best `top_n`, best first.
+    /// The best `top_n` (of a prompt id's place `prompt_top_n`), best first.
     pub top: Vec<(TokenId, f32)>,
+    /// Of a prompt id: its place in the order of `top` over the whole vocabulary, from 1.
+    pub rank: Option<u32>,
 }
 
 /// Why a sequence ended by itself.

@@ -86,6 +86,7 @@ fn answer(scheduler: &mut Scheduler, now: Time, plan: &StepPlan) -> Vec<Event> {
         id: 9999,
         logprob: None,
         top: Vec::new(),
+        rank: None,
     };
     let rows = plan.rows.iter().map(|row| RowResult {
         slot: row.slot,

@@ -73,6 +73,7 @@ fn token(id: TokenId) -> SampledToken {
         id,
         logprob: None,
         top: Vec::new(),
+        rank: None,
     }
 }
 

@@ -67,6 +67,7 @@ fn encode_sampling(sampling: &SamplingParams) -> pb::SamplingParams {
         presence_penalty: sampling.presence_penalty,
         seed: sampling.seed,
         top_n: sampling.top_n,
+        prompt_top_n: sampling.prompt_top_n,
         logprobs: sampling.logprobs,
         logit_bias: sampling
             .logit_bias
@@ -108,6 +109,7 @@ mod tests {
                     presence_penalty: Some(0.3),
                     seed: u64::MAX,
                     top_n: 4,
+                    prompt_top_n: 8,
                     logprobs: true,
                     logit_bias: vec![(5, -100.0)],
                     suppressed_token_ids: vec![0, 2],
@@ -221,9 +223,10 @@ mod tests {
                 sampling.top_k,
                 sampling.seed,
                 sampling.top_n,
+                sampling.prompt_top_n,
                 sampling.min_tokens
             ),
-            (Some(20), u64::MAX, 4, 6)
+            (Some(20), u64::MAX, 4, 8, 6)
         );
         assert_eq!(
             sampling.logit_bias,

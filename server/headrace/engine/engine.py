@@ -276,7 +276,7 @@ class Engine:
         if not rows.prompt_logprobs.any():
             return
         slots = rows.slots[prepared.good].tolist()
-        top_n = np.array([self.sampler.parameters(slot).top_n for slot in slots], np.int64)
+        top_n = np.array([self.sampler.parameters(slot).prompt_top_n for slot in slots], np.int64)
         targets = prompt_targets(self.table, rows, prepared.good, prepared.row_starts, top_n)
         if targets is None:
             return

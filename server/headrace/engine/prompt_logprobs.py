@@ -105,7 +105,7 @@ def prompt_logprobs(
         broken.update(place for place, flag in zip(places, flags, strict=True) if flag)
         _, logsumexp = ops.argmax_logsumexp(logits)
         device_ids = torch.from_numpy(ids).to(hidden.device)
-        ranked = rank_logprobs(logits, logsumexp, device_ids, targets.top_n[part])
+        ranked = rank_logprobs(logits, logsumexp, device_ids, targets.top_n[part], with_ranks=True)
         for place, token, logprobs in zip(places, ids.tolist(), ranked, strict=True):
             reported.setdefault(place, []).append((token, logprobs))
     return reported, broken

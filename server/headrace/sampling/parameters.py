@@ -34,6 +34,7 @@ class SamplingParameters:
         bias_values: float32 addends, one for each of `bias_ids`.
         suppressed_ids: int64 ids, never sampled while fewer than `min_tokens` are out.
         min_tokens: Output tokens.
+        prompt_top_n: How many of the best logprobs are reported beside a prompt id's.
     """
 
     do_sample: bool = False
@@ -52,6 +53,7 @@ class SamplingParameters:
     bias_values: npt.NDArray[np.float32] = field(default_factory=lambda: np.empty(0, np.float32))
     suppressed_ids: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     min_tokens: int = 0
+    prompt_top_n: int = 0
 
     def check(self, vocab_size: int) -> None:
         """Checks every bound.
@@ -77,8 +79,9 @@ class SamplingParameters:
                 raise ParameterError(f"{name} is {value}")
         if self.top_k is not None and self.top_k < 1:
             raise ParameterError(f"top_k is {self.top_k}")
-        if self.top_n > vocab_size:
-            raise ParameterError(f"top_n is {self.top_n}, the vocabulary has {vocab_size} ids")
+        for name, count in (("top_n", self.top_n), ("prompt_top_n", self.prompt_top_n)):
+            if count > vocab_size:
+                raise ParameterError(f"{name} is {count}, the vocabulary has {vocab_size} ids")
         if not bool(np.isfinite(self.bias_values).all()):
             raise ParameterError("logit_bias is not finite")
         for name, ids in (

@@ -6,7 +6,7 @@ Shapes: R = rows, V = vocabulary, N = top logprobs asked for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -26,11 +26,13 @@ class TokenLogprobs:
         logprob: Of the id itself.
         top_ids: Exactly top_n ids, best first, the lower id first among equals.
         top_logprobs: One for each of `top_ids`.
+        rank: The id's place in that order over the whole vocabulary, from 1; None if not asked for.
     """
 
     logprob: float
     top_ids: list[int]
     top_logprobs: list[float]
+    rank: int | None = None
 
 
 def rank_logprobs(
@@ -38,6 +40,8 @@ def rank_logprobs(
     logsumexp: torch.Tensor,
     ids: torch.Tensor,
     top_n: npt.NDArray[np.int64],
+    *,
+    with_ranks: bool = False,
 ) -> list[TokenLogprobs]:
     """Logprobs for a batch of rows.
 
@@ -46,6 +50,7 @@ def rank_logprobs(
         logsumexp: [R] of each row.
         ids: [R] int64, the id of each row.
         top_n: [R] how many of the best each row reports (at most V).
+        with_ranks: Report the place of each row's id too.
 
     Returns:
         One entry a row. Every value is finite and at most 0: what underflows is the lowest float32.
@@ -55,12 +60,34 @@ def rank_logprobs(
     own_values = own.squeeze(1).tolist()
     most = int(top_n.max()) if top_n.size else 0
     if most == 0:
-        return [TokenLogprobs(logprob, [], []) for logprob in own_values]
-    top_ids, top_values = _top(logits, normaliser, most)
-    return [
-        TokenLogprobs(logprob, top_ids[row][:count], top_values[row][:count])
-        for row, (logprob, count) in enumerate(zip(own_values, top_n.tolist(), strict=True))
-    ]
+        ranked = [TokenLogprobs(logprob, [], []) for logprob in own_values]
+    else:
+        top_ids, top_values = _top(logits, normaliser, most)
+        ranked = [
+            TokenLogprobs(logprob, top_ids[row][:count], top_values[row][:count])
+            for row, (logprob, count) in enumerate(zip(own_values, top_n.tolist(), strict=True))
+        ]
+    if not with_ranks:
+        return ranked
+    places = zip(ranked, ids.tolist(), _ranks(logits, ids), strict=True)
+    return [replace(one, rank=_place(one, token, rank)) for one, token, rank in places]
+
+
+def _ranks(logits: torch.Tensor, ids: torch.Tensor) -> list[int]:
+    """The place of each row's id by its logit, the lower id first among equals, from 1."""
+    own = logits.gather(1, ids.unsqueeze(1))
+    better = (logits > own).sum(1)
+    equal = logits == own
+    # Few rows have an equal logit besides their own.
+    tied = torch.nonzero(equal.sum(1) > 1).flatten().tolist()
+    for row in tied:
+        better[row] += equal[row, : int(ids[row])].sum()
+    return [int(count) + 1 for count in better.tolist()]
+
+
+def _place(one: TokenLogprobs, token: int, rank: int) -> int:
+    """Where the list has the token, its place there: different logits may have one logprob."""
+    return one.top_ids.index(token) + 1 if token in one.top_ids else rank
 
 
 def _top(

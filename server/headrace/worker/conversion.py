@@ -128,6 +128,7 @@ def sampling_of(message: pb.SamplingParams) -> SamplingParameters:
         bias_values=np.array(list(bias.values()), np.float32),
         suppressed_ids=_integers(message.suppressed_token_ids),
         min_tokens=message.min_tokens,
+        prompt_top_n=message.prompt_top_n,
     )
 
 
@@ -191,5 +192,7 @@ def _fill_token(token: pb.SampledToken, logprobs: TokenLogprobs | None) -> None:
     if logprobs is None:
         return
     token.logprob = logprobs.logprob
+    if logprobs.rank is not None:
+        token.rank = logprobs.rank
     for top_id, value in zip(logprobs.top_ids, logprobs.top_logprobs, strict=True):
         token.top.add(id=top_id, logprob=value)

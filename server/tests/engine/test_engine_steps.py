@@ -98,7 +98,7 @@ def test_sixteen_at_once_equal_alone():
 def test_prompt_logprobs_in_chunks(chunks):
     driver = Driver()
     prompt = [(7 * k + 1) % VOCAB for k in range(40)]
-    new = [sequence(0, prompt, range(12), top_n=3, logprobs=True)]
+    new = [sequence(0, prompt, range(12), top_n=1, prompt_top_n=3, logprobs=True)]
     reported = []
     done = 0
     for count in chunks:
@@ -113,9 +113,12 @@ def test_prompt_logprobs_in_chunks(chunks):
         values, ids = expected[position].topk(3)
         assert logprobs.top_ids == ids.tolist()
         assert logprobs.top_logprobs == pytest.approx(values.tolist(), abs=2e-5)
+        assert logprobs.rank == 1 + int((expected[position] > expected[position, token]).sum())
     # Never the logits of the whole prompt.
     assert driver.model.most_logits <= 32
     final = outcome.logprobs[0]
+    assert len(final.top_ids) == 1
+    assert final.rank is None
     assert final.logprob == pytest.approx(expected[39, outcome.ids[0]].item(), abs=2e-5)
 
 

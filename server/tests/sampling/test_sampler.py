@@ -194,6 +194,34 @@ def test_top_n_is_exact_and_breaks_ties_by_the_lower_id():
     assert len(ranked[0].top_logprobs) == 4
 
 
+def test_ranks_are_places_in_the_order_of_the_list():
+    generator = torch.Generator().manual_seed(3)
+    # Many ties: 300 logits of nine values.
+    logits = torch.randint(0, 9, (40, V), generator=generator).to(torch.float32)
+    ids = torch.randint(0, V, (40,), generator=generator)
+    every = rank_logprobs(logits, logits.logsumexp(-1), ids, np.full(40, V), with_ranks=True)
+    few = rank_logprobs(logits, logits.logsumexp(-1), ids, np.full(40, 3), with_ranks=True)
+    for row, token in enumerate(ids.tolist()):
+        order = sorted(range(V), key=lambda i, row=row: (-logits[row, i].item(), i))
+        assert every[row].top_ids == order
+        assert every[row].rank == few[row].rank == 1 + order.index(token)
+
+
+def test_a_rank_agrees_with_the_list_where_rounding_makes_logprobs_equal():
+    logits = torch.full((1, V), -1e4)
+    # Two logits apart by less than a logprob near -1e4 can tell.
+    logits[0, 7], logits[0, 90] = -1e4 + 1.0, torch.tensor(-1e4 + 1.0).nextafter(torch.tensor(0.0))
+    logits[0, 3] = 1e4
+    ranked = [
+        rank_logprobs(
+            logits, logits.logsumexp(-1), torch.tensor([token]), np.array([3]), with_ranks=True
+        )[0]
+        for token in (7, 90)
+    ]
+    for token, one in zip((7, 90), ranked, strict=True):
+        assert one.top_ids[one.rank - 1] == token
+
+
 def test_logprobs_stay_finite():
     logits = torch.zeros(1, V)
     logits[0, 0], logits[0, 1] = 3e38, -3e38
@@ -268,6 +296,7 @@ def test_suppressed_until_min_tokens():
         ({"frequency_penalty": 2.5}, "frequency_penalty"),
         ({"presence_penalty": float("-inf")}, "presence_penalty"),
         ({"top_n": V + 1}, "top_n"),
+        ({"prompt_top_n": V + 1}, "prompt_top_n"),
         (bias({V: 1.0}), "logit_bias"),
         (bias({1: float("nan")}), "logit_bias"),
         ({"suppressed_ids": np.array([V], np.int64)}, "suppressed_token_ids"),

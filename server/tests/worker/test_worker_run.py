@@ -88,7 +88,7 @@ def test_logprobs_and_prompt_logprobs(stream, checkpoint):
     model, _ = checkpoint
     prompt = PROMPTS[2]
     reply = stream.step(
-        new_sequences=[new_sequence(0, prompt, 0, logprobs=True, top_n=4)],
+        new_sequences=[new_sequence(0, prompt, 0, logprobs=True, top_n=4, prompt_top_n=2)],
         rows=[pb.Row(slot=0, num_tokens=50, sample=True, prompt_logprobs=True)],
     )
     with torch.no_grad():
@@ -97,8 +97,12 @@ def test_logprobs_and_prompt_logprobs(stream, checkpoint):
     assert [token.id for token in row.prompt_logprobs] == prompt[1:]
     for position, token in enumerate(row.prompt_logprobs):
         assert token.logprob == pytest.approx(expected[position, token.id].item(), abs=1e-4)
-        assert len(token.top) == 4
+        values, ids = expected[position].topk(2)
+        assert [entry.id for entry in token.top] == ids.tolist()
+        assert [entry.logprob for entry in token.top] == pytest.approx(values.tolist(), abs=1e-4)
+        assert token.rank == 1 + int((expected[position] > expected[position, token.id]).sum())
     token = row.tokens[0]
+    assert not token.HasField("rank")
     values, ids = expected[-1].topk(4)
     assert [entry.id for entry in token.top] == ids.tolist()
     assert [entry.logprob for entry in token.top] == pytest.approx(values.tolist(), abs=1e-4)

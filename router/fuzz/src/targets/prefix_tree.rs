@@ -276,6 +276,7 @@ impl World {
                     id,
                     logprob: None,
                     top: Vec::new(),
+                    rank: None,
                 });
             }
             self.computed

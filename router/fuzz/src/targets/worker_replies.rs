@@ -126,6 +126,7 @@ fn request(choices: &mut Choices<'_>, id: u64) -> SequenceRequest {
         sampling: SamplingParams {
             logprobs: choices.percent(50),
             top_n: choices.pick(&[0, 0, 2, 5]),
+            prompt_top_n: choices.pick(&[0, 0, 2, 5]),
             ..SamplingParams::greedy()
         },
         stop: StopConditions {
@@ -161,8 +162,8 @@ impl Slots {
             let told = self.by_slot.get_mut(&row.slot).expect("a slot in use");
             let (start, end) = (told.computed, told.computed + row.num_tokens);
             told.computed = end;
-            let mut token = |logprob: bool| {
-                let top = (0..told.sampling.top_n).map(|rank| pb::TokenLogprob {
+            let mut token = |logprob: bool, top_n: u32| {
+                let top = (0..top_n).map(|rank| pb::TokenLogprob {
                     id: rank,
                     logprob: -0.5 - rank as f32,
                 });
@@ -170,10 +171,11 @@ impl Slots {
                     id: choices.u32_between(0, VOCAB - 1),
                     logprob: logprob.then_some(-0.25),
                     top: top.collect(),
+                    rank: None,
                 }
             };
             let tokens = (0..u32::from(row.sample))
-                .map(|_| token(told.sampling.logprobs))
+                .map(|_| token(told.sampling.logprobs, told.sampling.top_n))
                 .collect();
             let due = if row.prompt_logprobs {
                 end.min(told.prompt_length - 1).saturating_sub(start)
@@ -185,7 +187,16 @@ impl Slots {
                 status: pb::row_result::Status::Ok.into(),
                 error: String::new(),
                 tokens,
-                prompt_logprobs: (0..due).map(|_| token(true)).collect(),
+                prompt_logprobs: (0..due)
+                    .map(|_| {
+                        let token = token(true, told.sampling.prompt_top_n);
+                        // The best ids are 0, 1, 2 … here.
+                        pb::SampledToken {
+                            rank: Some(token.id + 1),
+                            ..token
+                        }
+                    })
+                    .collect(),
             }
         });
         pb::StepReply {

@@ -54,6 +54,7 @@ pub(crate) fn token(id: TokenId) -> SampledToken {
         id,
         logprob: None,
         top: Vec::new(),
+        rank: None,
     }
 }
 

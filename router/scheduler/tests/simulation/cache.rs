@@ -116,6 +116,7 @@ impl World {
             id: 1,
             logprob: None,
             top: Vec::new(),
+            rank: None,
         };
         let result = StepResult {
             group: GROUP,

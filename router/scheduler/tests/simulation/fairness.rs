@@ -124,6 +124,7 @@ impl World {
             id: 1,
             logprob: None,
             top: Vec::new(),
+            rank: None,
         };
         let rows = plan.rows.iter().map(|row| RowResult {
             slot: row.slot,

@@ -462,6 +462,7 @@ impl Worker {
             id,
             logprob: None,
             top: Vec::new(),
+            rank: None,
         };
         let mut tokens = Vec::new();
         if row.sample {

@@ -126,6 +126,7 @@ mod tests {
             id,
             logprob: None,
             top: Vec::new(),
+            rank: None,
         })
     }
 

@@ -228,6 +228,7 @@ fn sampling_params(
         // Clients get it back and send it again; JavaScript's numbers hold 53 bits.
         seed: resolved.seed.unwrap_or_else(|| rand::random::<u64>() >> 11),
         top_n: call.report.top_n,
+        prompt_top_n: 0,
         logprobs: call.report.logprobs,
         logit_bias: call.logit_bias.clone(),
         suppressed_token_ids: suppressed,

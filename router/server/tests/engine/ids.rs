@@ -77,16 +77,14 @@ async fn prompt_logprobs_cover_every_position_but_the_first() {
     read(harness.submit(&prompt, 4).await.unwrap()).await;
     let mut request = harness.request(&prompt, 4);
     request.prompt_logprobs = true;
-    request.sampling.top_n = 3;
+    request.sampling.prompt_top_n = 3;
     let mut stream = harness.handle.submit(request, None).await.unwrap();
     let mut positions = Vec::new();
     while let Some(event) = stream.recv().await {
         if let headrace_router::engine::SequenceEvent::PromptLogprobs(tokens) = event {
-            assert!(
-                tokens
-                    .iter()
-                    .all(|token| token.logprob.is_some() && token.top.len() == 3)
-            );
+            assert!(tokens.iter().all(|token| token.logprob.is_some()
+                && token.rank.is_some()
+                && token.top.len() == 3));
             positions.extend(tokens.into_iter().map(|token| token.id));
         }
     }

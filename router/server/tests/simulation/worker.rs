@@ -333,6 +333,7 @@ impl Worker {
                 id,
                 logprob: None,
                 top: Vec::new(),
+                rank: None,
             });
         }
         result(RowOutcome::Tokens(tokens))

@@ -210,7 +210,8 @@ pub struct Row {
     /// Sample one id after the last computed token and append it to the slot's ids.
     #[prost(bool, tag = "3")]
     pub sample: bool,
-    /// Report logprobs of the prompt ids that follow the computed ones (and top ones, by SamplingParams.top_n).
+    /// Report logprobs of the prompt ids that follow the computed ones (and top ones, by
+    /// SamplingParams.prompt_top_n).
     #[prost(bool, tag = "4")]
     pub prompt_logprobs: bool,
     /// A mask for this row follows by name (step, slot, position).
@@ -269,6 +270,9 @@ pub struct SamplingParams {
     pub suppressed_token_ids: ::prost::alloc::vec::Vec<u32>,
     #[prost(uint32, tag = "15")]
     pub min_tokens: u32,
+    /// top logprobs reported beside each prompt id's
+    #[prost(uint32, tag = "18")]
+    pub prompt_top_n: u32,
 }
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct LogitBias {
@@ -480,9 +484,12 @@ pub struct SampledToken {
     pub id: u32,
     #[prost(float, optional, tag = "2")]
     pub logprob: ::core::option::Option<f32>,
-    /// exactly top_n, best first, ties by lower id
+    /// Best first, ties by lower id: exactly top_n of a sampled id, exactly prompt_top_n of a prompt id.
     #[prost(message, repeated, tag = "3")]
     pub top: ::prost::alloc::vec::Vec<TokenLogprob>,
+    /// Of a prompt id: its place in that same order over the whole vocabulary, from 1.
+    #[prost(uint32, optional, tag = "4")]
+    pub rank: ::core::option::Option<u32>,
 }
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct TokenLogprob {

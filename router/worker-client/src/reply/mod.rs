@@ -24,6 +24,7 @@ pub(crate) struct ExpectedRow {
 struct Report {
     logprobs: bool,
     top_n: u32,
+    prompt_top_n: u32,
 }
 
 /// What was asked of a step.
@@ -51,6 +52,7 @@ impl SlotReports {
             self.by_slot[index] = Report {
                 logprobs: sequence.sampling.logprobs,
                 top_n: sequence.sampling.top_n,
+                prompt_top_n: sequence.sampling.prompt_top_n,
             };
         }
         let rows = plan
@@ -195,12 +197,7 @@ fn decode_row(
             row.prompt_logprobs.len()
         ));
     }
-    // A prompt position always carries its logprob, whatever the sampled ids carry.
-    let report = Report {
-        logprobs: true,
-        ..asked.report
-    };
-    let prompt_logprobs = decode_tokens(row.prompt_logprobs, report, vocab_size)?;
+    let prompt_logprobs = decode_prompt(row.prompt_logprobs, asked.report, vocab_size)?;
     Ok(RowResult {
         slot: asked.slot,
         outcome,
@@ -216,6 +213,42 @@ fn decode_tokens(
     tokens
         .into_iter()
         .map(|token| decode_token(token, report, vocab_size))
+        .collect()
+}
+
+/// A prompt position always carries its logprob and its rank, whatever the sampled ids carry.
+fn decode_prompt(
+    tokens: Vec<pb::SampledToken>,
+    report: Report,
+    vocab_size: u32,
+) -> Result<Vec<SampledToken>, String> {
+    let report = Report {
+        logprobs: true,
+        top_n: report.prompt_top_n,
+        ..report
+    };
+    tokens
+        .into_iter()
+        .map(|token| {
+            let rank = token.rank;
+            let token = decode_token(token, report, vocab_size)?;
+            let Some(rank) = rank.filter(|rank| (1..=vocab_size).contains(rank)) else {
+                return Err(format!("prompt id {} without its rank", token.id));
+            };
+            // The two ways of saying where an id stands agree.
+            let listed = token.top.iter().position(|(id, _)| *id == token.id);
+            let is_listed = rank as usize <= token.top.len();
+            if listed.map_or(is_listed, |place| place + 1 != rank as usize) {
+                return Err(format!(
+                    "prompt id {} of rank {rank} is not there among the top ids",
+                    token.id
+                ));
+            }
+            Ok(SampledToken {
+                rank: Some(rank),
+                ..token
+            })
+        })
         .collect()
 }
 
@@ -253,6 +286,7 @@ fn decode_token(
         id: token.id,
         logprob: token.logprob,
         top,
+        rank: None,
     })
 }
 

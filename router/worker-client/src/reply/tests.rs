@@ -7,6 +7,7 @@ fn expected() -> ExpectedStep {
     let sampling = SamplingParams {
         logprobs: true,
         top_n: 2,
+        prompt_top_n: 2,
         ..SamplingParams::greedy()
     };
     let plan = StepPlan {
@@ -45,6 +46,7 @@ fn token(id: u32) -> pb::SampledToken {
         id,
         logprob: None,
         top: vec![],
+        rank: None,
     }
 }
 
@@ -63,6 +65,14 @@ fn rich(id: u32) -> pb::SampledToken {
         id,
         logprob: Some(-0.5),
         top,
+        rank: None,
+    }
+}
+
+fn ranked(id: u32, rank: u32) -> pb::SampledToken {
+    pb::SampledToken {
+        rank: Some(rank),
+        ..rich(id)
     }
 }
 
@@ -78,7 +88,7 @@ fn row(slot: u32, tokens: Vec<pb::SampledToken>) -> pb::RowResult {
 
 fn good() -> pb::StepReply {
     let mut second = row(6, vec![rich(9)]);
-    second.prompt_logprobs = vec![rich(2), rich(3)];
+    second.prompt_logprobs = vec![ranked(2, 3), ranked(4, 2)];
     pb::StepReply {
         step_id: 4,
         outcome: pb::step_reply::Outcome::Ok.into(),
@@ -100,7 +110,8 @@ fn a_good_reply_comes_through_whole() {
         RowOutcome::Tokens(vec![SampledToken {
             id: 42,
             logprob: None,
-            top: vec![]
+            top: vec![],
+            rank: None,
         }])
     );
     assert_eq!(rows[1].prompt_logprobs.len(), 2);
@@ -109,7 +120,8 @@ fn a_good_reply_comes_through_whole() {
         RowOutcome::Tokens(vec![SampledToken {
             id: 9,
             logprob: Some(-0.5),
-            top: vec![(9, -0.5), (4, -1.5)]
+            top: vec![(9, -0.5), (4, -1.5)],
+            rank: None,
         }])
     );
 }
@@ -117,7 +129,7 @@ fn a_good_reply_comes_through_whole() {
 #[test]
 fn each_way_of_being_wrong_is_noticed() {
     type Spoil = fn(&mut pb::StepReply);
-    let ways: [(&str, Spoil); 17] = [
+    let ways: [(&str, Spoil); 23] = [
         ("no outcome", |reply| reply.outcome = 0),
         ("unknown outcome", |reply| reply.outcome = 77),
         ("a row too few", |reply| {
@@ -161,6 +173,24 @@ fn each_way_of_being_wrong_is_noticed() {
         }),
         ("prompt logprobs not asked for", |reply| {
             reply.rows[0].prompt_logprobs.push(rich(1));
+        }),
+        ("prompt id without its rank", |reply| {
+            reply.rows[1].prompt_logprobs[0].rank = None;
+        }),
+        ("rank 0", |reply| {
+            reply.rows[1].prompt_logprobs[0].rank = Some(0);
+        }),
+        ("rank beyond the vocabulary", |reply| {
+            reply.rows[1].prompt_logprobs[0].rank = Some(VOCAB + 1);
+        }),
+        ("rank beside the list of the best", |reply| {
+            reply.rows[1].prompt_logprobs[0].rank = Some(2);
+        }),
+        ("rank of a listed id elsewhere", |reply| {
+            reply.rows[1].prompt_logprobs[1].rank = Some(1);
+        }),
+        ("a top id of the prompt too few", |reply| {
+            reply.rows[1].prompt_logprobs[0].top.pop();
         }),
         ("ids in a failed row", |reply| {
             reply.rows[0].status = pb::row_result::Status::Failed.into();
