@@ -148,7 +148,7 @@ fn join(flags: Flags, hostname: String, keys: KeyRing, warnings: Vec<String>) ->
             max_batch_size: batching.max_batch_size,
             max_queued_tokens: batching.max_queued_tokens,
             schedule_policy: batching.schedule_policy.into(),
-            target_itl_ms: batching.target_itl_ms,
+            target_itl_ms: batching.target_itl_ms.milliseconds(),
             stall_timeout_seconds: server.stall_timeout,
             max_client_batch_size: limits.max_client_batch_size,
             validation_workers: batching.validation_workers,

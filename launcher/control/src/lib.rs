@@ -226,7 +226,8 @@ pub struct RouterConfig {
     pub max_queued_tokens: Option<u64>,
     /// The order within a class.
     pub schedule_policy: SchedulePolicy,
-    /// How long a step may take at most while sequences decode; absent: only the token budget bounds it.
+    /// How long a step may take at most while sequences decode; 0: only the token budget bounds it. Absent: by what
+    /// decoding takes.
     pub target_itl_ms: Option<u32>,
     /// How long a client may leave its stream unread before it is dropped.
     pub stall_timeout_seconds: u64,

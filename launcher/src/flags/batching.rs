@@ -1,5 +1,8 @@
 //! Batches and the KV cache.
 
+use std::num::NonZeroU32;
+use std::str::FromStr;
+
 use crate::byte_size::ByteSize;
 use clap::{Args, ValueEnum};
 use headrace_control::SchedulePolicy;
@@ -32,11 +35,17 @@ pub(crate) struct BatchingFlags {
     #[arg(long, env, value_enum, default_value_t = Policy::Fcfs)]
     pub(crate) schedule_policy: Policy,
 
-    /// Milliseconds between two tokens of a stream to aim at: while streams run, a step takes only as many prompt
-    /// tokens as fit into this time, but at least one block, so long prompts take longer. Absent: a step is filled up to
-    /// --max-batch-prefill-tokens.
-    #[arg(long, env)]
-    pub(crate) target_itl_ms: Option<u32>,
+    /// What long prompts may do to running streams. `auto`: all share the time of a step, so beside many streams a
+    /// prompt makes their pauses about 1.4 times as long. Milliseconds: a step takes only as many prompt tokens as fit
+    /// into this time, but at least a few. `off`: a step is filled up to --max-batch-prefill-tokens, prompts are done
+    /// soonest and streams freeze meanwhile.
+    #[arg(
+        long,
+        env,
+        default_value = "auto",
+        value_name = "auto|off|MILLISECONDS"
+    )]
+    pub(crate) target_itl_ms: InterTokenTarget,
 
     /// Memory of a worker's KV cache: bytes, or with a unit (`4GiB`, `500MB`); refused if the workers together have not
     /// that much, or if it does not hold one block. Absent: measured.
@@ -59,6 +68,40 @@ pub(crate) struct BatchingFlags {
     /// Threads that tokenise prompts.
     #[arg(long, env, default_value_t = 2)]
     pub(crate) validation_workers: usize,
+}
+
+/// What bounds the time of a step in which streams run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InterTokenTarget {
+    Auto,
+    Off,
+    Milliseconds(NonZeroU32),
+}
+
+impl FromStr for InterTokenTarget {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "off" | "0" => Ok(Self::Off),
+            _ => match text.parse() {
+                Ok(milliseconds) => Ok(Self::Milliseconds(milliseconds)),
+                Err(_) => Err("`auto`, `off` or whole milliseconds".to_owned()),
+            },
+        }
+    }
+}
+
+impl InterTokenTarget {
+    /// As the router takes it: absent by itself, 0 for none.
+    pub(crate) fn milliseconds(self) -> Option<u32> {
+        match self {
+            Self::Auto => None,
+            Self::Off => Some(0),
+            Self::Milliseconds(milliseconds) => Some(milliseconds.get()),
+        }
+    }
 }
 
 /// Orders of the queue.

@@ -84,7 +84,6 @@ fn refuse_zeros(flags: &Flags) -> Result<(), Failure> {
         ),
         ("--max-batch-size", is_zero(batching.max_batch_size)),
         ("--max-queued-tokens", batching.max_queued_tokens == Some(0)),
-        ("--target-itl-ms", is_zero(batching.target_itl_ms)),
         ("--stall-timeout", flags.server.stall_timeout == 0),
         ("--validation-workers", batching.validation_workers == 0),
         ("--num-shard", is_zero(workers.num_shard)),

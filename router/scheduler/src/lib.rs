@@ -24,6 +24,6 @@ mod tree;
 mod types;
 
 pub use config::{ProtocolViolation, SchedulerConfig, Stats};
-pub use policy::{PolicyConfig, QueueOrder};
+pub use policy::{PolicyConfig, QueueOrder, StepPace};
 pub use scheduler::Scheduler;
 pub use types::*;

@@ -9,6 +9,7 @@ mod locality;
 mod pace;
 mod pause;
 mod plan;
+mod prefill;
 mod release;
 mod share;
 
@@ -158,7 +159,7 @@ impl Group {
             retries: VecDeque::new(),
             prefill_limit: None,
             calm_steps: 0,
-            pace: Pace::new(config.policy.target_step_time, block_size),
+            pace: Pace::new(config.policy.pace, block_size),
             rotation: 0,
             decodes: Vec::new(),
             candidates: Vec::new(),

@@ -2,22 +2,30 @@
 //!
 //! With several steps in flight a step's own time runs from its sending, or from the answer before it when that
 //! came later, to its answer. Kept are
-//! - what a step of decoding rows alone takes, for each power of two of rows;
+//! - what a step of decoding rows alone takes, for each number of rows, or for about so many;
 //! - what a prefill token adds beside decoding rows, and, until that is known, what one takes in a step of prefills
 //!   alone, which is more.
 //!
-//! Each is the median of the last five samples: one or two odd steps change nothing, and a lasting change is followed
-//! within three. What is left of the target after the decoding rows, divided by what a token adds, is the bound. An
-//! error in the first figure is made up for by the second, so the share settles where steps take the target even
-//! when every step has prefills and the first figure is old.
+//! Each is the median of the last samples: a few odd steps change nothing, and a lasting change is followed soon. What
+//! is left of the target after the decoding rows, divided by what a token adds, is the bound. An error in the first
+//! figure is made up for by the second, so the share settles where steps take the target even when every step has
+//! prefills and the first figure is old.
+//!
+//! A shared pace's target is a multiple of the first figure, so there it has to be right: while steps have prefills, one
+//! goes without now and then, when the figure is old.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::StepRecord;
+use crate::policy::StepPace;
 use crate::types::Time;
 
-/// Samples of each figure: the median passes over two odd ones.
-const SAMPLES: usize = 5;
+/// Samples of each figure: the median passes over three odd ones.
+const SAMPLES: usize = 7;
+
+/// Prefill tokens in a step at least: fewer tell nothing of what one costs, and a prompt would hardly go on.
+const LEAST_TOKENS: usize = 4;
 
 /// Prefill blocks beside decoding rows while no step tells what a token costs.
 const CAUTIOUS_BLOCKS: usize = 4;
@@ -25,8 +33,21 @@ const CAUTIOUS_BLOCKS: usize = 4;
 /// Between one sample and the next the share grows by this factor at most.
 const GROWTH: usize = 2;
 
-/// Powers of two of rows that are told apart.
-const ROW_CLASSES: usize = usize::BITS as usize;
+/// Numbers of rows up to this one are told apart each, those above in this many parts of a power of two.
+const EXACT_ROWS: usize = 16;
+const PARTS: usize = 8;
+
+/// Beside many decoding rows a step takes this many fifths of what they take alone.
+const LEAST_FIFTHS: u64 = 7;
+
+/// A step that is not made shorter for those who read.
+const UNSEEN: u64 = 20_000_000;
+
+/// Steps with prefills between two without, at least.
+const PROBE_PERIOD: u64 = 16;
+
+/// A figure of decoding rows is old after so many steps with such rows.
+const OLD: u64 = 64;
 
 /// The last few values of a figure.
 #[derive(Debug, Default)]
@@ -56,14 +77,35 @@ impl Recent {
     }
 }
 
+/// What decoding rows of one number took alone.
+#[derive(Debug, Default)]
+struct DecodeSteps {
+    took: Recent,
+    /// Which of the steps with decoding rows gave the last sample.
+    sampled_at: u64,
+}
+
+/// The prefills that would be in a step if it had room.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line {
+    /// Started ones, and those that wait and could have a slot.
+    pub(super) prefills: usize,
+    /// The first one waits for longer than anybody should.
+    pub(super) is_overdue: bool,
+}
+
 /// See the module. Times are nanoseconds.
 #[derive(Debug)]
 pub(super) struct Pace {
-    target: Option<u64>,
+    rule: StepPace,
     block_size: usize,
     last_answer: Time,
-    /// Steps of decoding rows alone, by the power of two of their number.
-    decode_steps: [Recent; ROW_CLASSES],
+    /// By the class of the number of rows.
+    decode_steps: BTreeMap<usize, DecodeSteps>,
+    /// Answered steps with decoding rows.
+    answered: u64,
+    /// Those with prefills too, since one had none.
+    mixed: u64,
     /// What a prefill token added to a step with decoding rows.
     added: Recent,
     /// How many prefill tokens those steps had.
@@ -75,12 +117,14 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn new(target: Option<Duration>, block_size: usize) -> Self {
+    pub(super) fn new(rule: StepPace, block_size: usize) -> Self {
         Self {
-            target: target.map(nanoseconds),
+            rule,
             block_size,
             last_answer: Time::default(),
-            decode_steps: std::array::from_fn(|_| Recent::default()),
+            decode_steps: BTreeMap::new(),
+            answered: 0,
+            mixed: 0,
             added: Recent::default(),
             taken: Recent::default(),
             alone: Recent::default(),
@@ -88,44 +132,72 @@ impl Pace {
         }
     }
 
+    /// Whether there are bounds at all.
+    pub(super) fn is_bounding(&self) -> bool {
+        self.rule != StepPace::Unbounded
+    }
+
     /// A step has answered; `succeeded`: it did its work.
     pub(super) fn note(&mut self, now: Time, record: &StepRecord, succeeded: bool) {
         let began = record.sent_at.max(self.last_answer);
         self.last_answer = now;
-        if !succeeded || self.target.is_none() {
+        if !succeeded || !self.is_bounding() {
             return;
         }
         let took = nanoseconds(now.0.saturating_sub(began.0));
         let (rows, tokens) = (record.decode_rows, record.prefill_tokens);
         // A few tokens tell little about one.
-        let tells = tokens >= self.block_size;
+        let tells = tokens >= LEAST_TOKENS;
         if rows == 0 {
             if tells {
                 self.alone.add(took / tokens as u64);
             }
-        } else if tokens == 0 {
-            self.decode_steps[row_class(rows)].add(took);
-        } else {
-            let base = self.decode_time(rows);
-            // Without its prefills it would not have taken longer.
-            if took < base {
-                self.decode_steps[row_class(rows)].add(took);
-            }
-            if tells {
-                self.added
-                    .add(took.saturating_sub(base).div_ceil(tokens as u64));
-                self.taken.add(tokens as u64);
-            }
+            return;
+        }
+        self.answered += 1;
+        if tokens == 0 {
+            self.mixed = 0;
+            self.add_decode_step(rows, took);
+            return;
+        }
+        self.mixed += 1;
+        let base = self.decode_time(rows);
+        // Without its prefills it would not have taken longer.
+        if took < base {
+            self.add_decode_step(rows, took);
+        }
+        if tells {
+            let cost = took.saturating_sub(base).div_ceil(tokens as u64);
+            self.added.add(cost);
+            self.taken.add(tokens as u64);
         }
     }
 
-    /// Most prefill tokens in a step with `rows` decoding rows: at least one block, so that prefills go on. No
-    /// bound without decoding rows or without a target.
-    pub(super) fn bound(&mut self, rows: usize) -> usize {
-        let Some(target) = self.target.filter(|_| rows > 0) else {
+    fn add_decode_step(&mut self, rows: usize, took: u64) {
+        let steps = self.decode_steps.entry(row_class(rows)).or_default();
+        steps.took.add(took);
+        steps.sampled_at = self.answered;
+    }
+
+    /// Most prefill tokens in a step with `rows` decoding rows: a few at least, so that prefills go on; now and then
+    /// none, to see what the rows take alone. No bound without decoding rows.
+    pub(super) fn bound(&mut self, rows: usize, line: Line) -> usize {
+        if rows == 0 {
             return usize::MAX;
+        }
+        let base = self.decode_time(rows);
+        let target = match self.rule {
+            StepPace::Unbounded => return usize::MAX,
+            StepPace::Target(target) => nanoseconds(target),
+            StepPace::Shared => {
+                if line.prefills > 0 && self.is_probe_due(rows) {
+                    self.mixed = 0;
+                    return 0;
+                }
+                shared_target(base, rows, line)
+            }
         };
-        let left = target.saturating_sub(self.decode_time(rows));
+        let left = target.saturating_sub(base);
         let fits = |cost: u64| usize::try_from(left / cost.max(1)).unwrap_or(usize::MAX);
         let cautious = CAUTIOUS_BLOCKS * self.block_size;
         let bound = match (self.added.median(), self.taken.largest()) {
@@ -135,7 +207,7 @@ impl Pace {
             }
             _ => self.alone.median().map_or(cautious, fits),
         };
-        let bound = bound.max(self.block_size);
+        let bound = bound.max(LEAST_TOKENS);
         self.last_bound = Some(bound);
         bound
     }
@@ -145,19 +217,49 @@ impl Pace {
         self.last_bound
     }
 
-    /// What a step of that many decoding rows takes alone: known for about so many, else for the next fewer, else
-    /// for the next more; 0 while nothing is known.
+    /// What a step of that many decoding rows takes alone: known for so many, else for the nearest number; 0 while
+    /// nothing is known.
     fn decode_time(&self, rows: usize) -> u64 {
         let class = row_class(rows);
-        let fewer = self.decode_steps[..=class].iter().rev();
-        let more = self.decode_steps[class + 1..].iter();
-        fewer.chain(more).find_map(Recent::median).unwrap_or(0)
+        let fewer = self.decode_steps.range(..=class).next_back();
+        let more = self.decode_steps.range(class..).next();
+        let nearest = fewer.into_iter().chain(more);
+        let nearest = nearest.min_by_key(|(known, _)| known.abs_diff(class));
+        nearest
+            .and_then(|(_, steps)| steps.took.median())
+            .unwrap_or(0)
     }
+
+    /// Whether a step should go without prefills: all had some of late, and what so many rows take alone is not
+    /// known, or was seen long ago.
+    fn is_probe_due(&self, rows: usize) -> bool {
+        let known = self.decode_steps.get(&row_class(rows));
+        let is_old = known.is_none_or(|steps| self.answered - steps.sampled_at >= OLD);
+        is_old && self.mixed >= PROBE_PERIOD
+    }
+}
+
+/// What a step may take so that all share its time alike; see [`StepPace::Shared`].
+fn shared_target(base: u64, rows: usize, line: Line) -> u64 {
+    let (rows, prefills) = (rows as u64, line.prefills as u64);
+    let alike = base.saturating_mul(rows.saturating_add(prefills)) / rows;
+    let least = if line.is_overdue {
+        base.saturating_mul(2)
+    } else {
+        base.saturating_mul(LEAST_FIFTHS) / 5
+    };
+    alike.max(least).max(UNSEEN)
 }
 
 /// `rows` is not 0.
 fn row_class(rows: usize) -> usize {
-    rows.ilog2() as usize
+    if rows < EXACT_ROWS {
+        return rows;
+    }
+    // From 16 on: the power of two and the three bits behind the first.
+    let power = rows.ilog2() as usize;
+    let part = (rows >> (power - 3)) % PARTS;
+    EXACT_ROWS + (power - 4) * PARTS + part
 }
 
 fn nanoseconds(duration: Duration) -> u64 {

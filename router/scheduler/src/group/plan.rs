@@ -76,10 +76,13 @@ impl Group {
             return false;
         }
         self.plan_decodes(dispatcher, draft);
-        let share = self.pace.bound(self.decodes.len());
+        let share = self.prefill_share(dispatcher);
+        let bounded = share < draft.prefill_room();
         draft.prefill_left = draft.prefill_left.min(share);
-        self.plan_prefills(dispatcher, draft);
-        self.admit_waiting(dispatcher, draft);
+        if !(bounded && self.divide_share(dispatcher, draft)) {
+            self.plan_prefills(dispatcher, draft);
+            self.admit_waiting(dispatcher, draft);
+        }
         true
     }
 
@@ -159,54 +162,6 @@ impl Group {
             self.add_row(dispatcher, draft, index, 1);
         }
         self.decodes = decodes;
-    }
-
-    /// Goes on with prefills, oldest first.
-    fn plan_prefills(&mut self, dispatcher: &mut Dispatcher, draft: &mut Draft) {
-        let mut at = 0;
-        while at < self.running.len() {
-            let index = self.running[at];
-            let sequence = &dispatcher.sequences[index];
-            let uncomputed = sequence.uncomputed();
-            if uncomputed > 1 && !sequence.stands_aside() {
-                let wanted = uncomputed.min(draft.prefill_room());
-                if wanted > 0 {
-                    at = self.make_room_for_prefill(dispatcher, draft, at);
-                    let chunk = wanted.min(self.room(dispatcher, index));
-                    if chunk > 0 {
-                        self.add_prefill_row(dispatcher, draft, index, chunk);
-                    }
-                }
-            }
-            at += 1;
-        }
-    }
-
-    /// A prefill that cannot go on at all takes the blocks of paused sequences, then of newer ones, that no step
-    /// touches. Where it stands then.
-    fn make_room_for_prefill(
-        &mut self,
-        dispatcher: &mut Dispatcher,
-        draft: &mut Draft,
-        mut position: usize,
-    ) -> usize {
-        let index = self.running[position];
-        while self.room(dispatcher, index) == 0 {
-            if self.preempt_paused(dispatcher) {
-                position = self.position(dispatcher, index);
-                continue;
-            }
-            let newer = &self.running[position + 1..];
-            let idle = |&&index: &&SequenceIndex| dispatcher.sequences[index].unanswered == 0;
-            let victim = newer.iter().rev().find(idle).copied();
-            // A paused one that a step still touches is taken before a newer one.
-            let Some(victim) = victim.filter(|_| self.paused == 0) else {
-                break;
-            };
-            self.preempt(dispatcher, victim);
-            draft.preempted = true;
-        }
-        position
     }
 
     /// Nothing can go on and nothing is awaited: what runs holds twins of its own blocks. It gives both up and

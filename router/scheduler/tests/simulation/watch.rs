@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use headrace_scheduler::{
-    NewSequence, QueueOrder, Row, SchedulerConfig, SequenceId, SequenceRequest, Slot, StepPlan,
-    Time, TokenId,
+    NewSequence, QueueOrder, Row, SchedulerConfig, SequenceId, SequenceRequest, Slot, StepPace,
+    StepPlan, Time, TokenId,
 };
 
 struct Waiting {
@@ -276,7 +276,7 @@ impl Watch {
         let tokens: usize = plan.rows.iter().map(|row| row.num_tokens as usize).sum();
         let room = tokens < self.config.max_batch_tokens as usize
             && self.running.len() < self.config.max_sequences as usize
-            && self.config.policy.target_step_time.is_none();
+            && self.config.policy.pace == StepPace::Unbounded;
         let mut passable = self
             .waiting
             .values()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use headrace_scheduler::{
     GroupId, PolicyConfig, QueueOrder, Retention, SamplingParams, Scheduler, SchedulerConfig,
-    SequenceId, SequenceRequest, StopConditions, SubmitError, Time,
+    SequenceId, SequenceRequest, StepPace, StopConditions, SubmitError, Time,
 };
 
 use crate::client::Client;
@@ -104,9 +104,13 @@ fn random_policy(random: &mut Random) -> PolicyConfig {
         output_weight: random.pick(&[0, 1, 2]),
         order: random.pick(&[QueueOrder::Fcfs, QueueOrder::Lpm]),
         most_passes: random.pick(&[0, 1, 4]),
-        target_step_time: random
-            .pick(&[None, None, Some(300), Some(3000)])
-            .map(Duration::from_micros),
+        pace: random.pick(&[
+            StepPace::Unbounded,
+            StepPace::Unbounded,
+            StepPace::Shared,
+            StepPace::Target(Duration::from_micros(300)),
+            StepPace::Target(Duration::from_millis(3)),
+        ]),
     }
 }
 

@@ -3,7 +3,7 @@
 use headrace_control::{RouterConfig, SchedulePolicy};
 use headrace_dialect::bounds::{Bounds, Flags};
 use headrace_dialect::refusal::Dialect;
-use headrace_scheduler::{PolicyConfig, QueueOrder, SchedulerConfig};
+use headrace_scheduler::{PolicyConfig, QueueOrder, SchedulerConfig, StepPace};
 use std::time::Duration;
 
 /// Tokens computed in one step unless told otherwise: a CPU's answer to "how long may decoding rows wait".
@@ -113,9 +113,11 @@ fn policy(config: &RouterConfig) -> PolicyConfig {
             SchedulePolicy::Fcfs => QueueOrder::Fcfs,
             SchedulePolicy::Lpm => QueueOrder::Lpm,
         },
-        target_step_time: config
-            .target_itl_ms
-            .map(|millis| Duration::from_millis(millis.into())),
+        pace: match config.target_itl_ms {
+            None => StepPace::Shared,
+            Some(0) => StepPace::Unbounded,
+            Some(millis) => StepPace::Target(Duration::from_millis(millis.into())),
+        },
         ..PolicyConfig::default()
     }
 }

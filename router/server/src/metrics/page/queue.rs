@@ -31,7 +31,8 @@ pub(super) fn render(page: &mut Exposition, counts: &EngineStats) {
     }
     if let Some(tokens) = counts.prefill_share {
         let name = "headrace_prefill_share_tokens";
-        let help = "Most prompt tokens beside decoding sequences in a step, by --target-itl-ms.";
+        let help =
+            "Most prompt tokens beside decoding sequences in a step, for the sake of their pace.";
         page.single((name, "gauge", help), "", tokens);
     }
     for (name, help, value) in [
