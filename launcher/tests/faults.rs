@@ -32,7 +32,7 @@ fn assert_fault(stage: &Stage, flags: &[&str], variables: &[(&str, &str)], parts
 #[test]
 fn flags() {
     let stage = Stage::new();
-    let cases: [(&[&str], &[&str]); 45] = [
+    let cases: &[(&[&str], &[&str])] = &[
         (&["--no-such-flag"], &["--no-such-flag"]),
         (
             &["--model-ID", "x"],
