@@ -92,6 +92,12 @@ pub struct CommonParameters {
     /// From token id to a number added to its logit.
     #[schema(value_type = Option<Object>)]
     pub logit_bias: Option<serde_json::Value>,
+    /// Nothing else is sampled, not even an end id.
+    #[schema(min_items = 1, max_items = 8192)]
+    pub allowed_token_ids: Vec<u32>,
+    /// Words that must not come, with or without a space before them.
+    #[schema(max_items = 128)]
+    pub bad_words: Vec<String>,
     /// The model's end ids do not end the output.
     pub ignore_eos: Option<bool>,
     /// Keep the last N prompt tokens.

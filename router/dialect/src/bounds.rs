@@ -31,6 +31,12 @@ pub struct Bounds {
     pub stop_ids: usize,
     /// Entries of `logit_bias`.
     pub biased_ids: usize,
+    /// Ids of `allowed_token_ids`.
+    pub allowed_ids: usize,
+    /// Strings of `bad_words`.
+    pub bad_words: usize,
+    /// Bytes of all of them together.
+    pub bad_word_bytes: usize,
     /// Top logprobs.
     pub top_n: u32,
     /// Prompts in one request.
@@ -50,6 +56,9 @@ impl Bounds {
             stop_bytes: 4096,
             stop_ids: 128,
             biased_ids: 1024,
+            allowed_ids: 8192,
+            bad_words: 128,
+            bad_word_bytes: 16_384,
             top_n: flags.max_top_n_tokens,
             prompts: 1,
             messages: 16_384,

@@ -26,6 +26,10 @@ pub struct Call {
     pub stop_token_ids: Vec<u32>,
     /// Added to logits, each id once.
     pub logit_bias: Vec<(u32, f32)>,
+    /// If there are any, nothing else is sampled.
+    pub allowed_token_ids: Vec<u32>,
+    /// Words that must not come, none empty.
+    pub bad_words: Vec<String>,
     /// What binds the output.
     pub grammar: Option<Grammar>,
     /// Keep the last n prompt tokens.
@@ -52,6 +56,8 @@ impl Call {
             stops: Vec::new(),
             stop_token_ids: Vec::new(),
             logit_bias: Vec::new(),
+            allowed_token_ids: Vec::new(),
+            bad_words: Vec::new(),
             grammar: None,
             truncate: None,
             report: Report::default(),

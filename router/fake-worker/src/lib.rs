@@ -8,6 +8,7 @@
 mod masks;
 mod model;
 mod rank;
+mod rules;
 mod sampling;
 mod script;
 mod server;

@@ -2,9 +2,11 @@
 //!
 //! `state(0) = mix(START, ids[0])`, `state(p) = mix(state(p - 1), ids[p])`; the id that follows position `p` is
 //! `spread(state(p) ^ salt) % vocab_size`, where `salt` is 0 for greedy sequences and otherwise a function of the
-//! sequence's seed and the output's index. Suppressed ids and ids that a mask does not allow are stepped over, upwards.
+//! sequence's seed and the output's index. Ids that are suppressed, not allowed, or would complete a
+//! bad word, and ids that a mask does not allow, are stepped over, upwards.
 
 use crate::masks::Allowed;
+use crate::rules::TokenRules;
 use headrace_worker_client::pb;
 
 /// The state before the first token.
@@ -33,15 +35,17 @@ pub(crate) fn next_id(
     output_index: u32,
     vocab_size: u32,
 ) -> u32 {
-    next_allowed_id(state, sampling, output_index, vocab_size, None).unwrap_or(0)
+    let rules = TokenRules::new(sampling, &[]);
+    next_allowed_id(state, sampling, output_index, vocab_size, &rules, None).unwrap_or(0)
 }
 
-/// As [`next_id`], but for the ids that a mask does not allow; `None`: none is left.
+/// As [`next_id`], but for the ids that the rules or a mask do not allow; `None`: none is left.
 pub(crate) fn next_allowed_id(
     state: u64,
     sampling: &pb::SamplingParams,
     output_index: u32,
     vocab_size: u32,
+    rules: &TokenRules<'_>,
     allowed: Option<&Allowed>,
 ) -> Option<u32> {
     let salt = if sampling.do_sample {
@@ -56,7 +60,7 @@ pub(crate) fn next_allowed_id(
     } else {
         &[]
     };
-    let fits = |id: u32| !suppressed.contains(&id);
+    let fits = |id: u32| !suppressed.contains(&id) && rules.allow(id);
     match allowed {
         None => (first..vocab).chain(0..first).find(|&id| fits(id)),
         Some(allowed) => allowed.first_from(first, vocab, fits),

@@ -216,7 +216,7 @@ impl Rank {
             return Err(Misuse(format!("slot {slot}: no sampling parameters")));
         };
         require!(
-            check_sampling(&sampling),
+            check_sampling(&sampling, vocab),
             "slot {slot}: sampling parameters out of range"
         );
         self.slots[slot as usize] = Some(SlotState {
@@ -390,7 +390,7 @@ impl Rank {
             let place = Place {
                 state: number,
                 prompt,
-                output_index: output.len(),
+                output,
                 vocab_size: vocab,
             };
             match choose(&place, &state.sampling, literal, placed) {

@@ -2,6 +2,7 @@
 
 use crate::masks::Placed;
 use crate::model::next_allowed_id;
+use crate::rules::TokenRules;
 use crate::script::LiteralOutputs;
 use headrace_worker_client::pb;
 
@@ -12,7 +13,7 @@ pub(crate) struct Place<'a> {
     pub(crate) state: u64,
     pub(crate) prompt: &'a [u32],
     /// Ids sampled before.
-    pub(crate) output_index: usize,
+    pub(crate) output: &'a [u32],
     pub(crate) vocab_size: u32,
 }
 
@@ -23,7 +24,7 @@ pub(crate) fn choose(
     literal: Option<&LiteralOutputs>,
     placed: Option<&Placed>,
 ) -> Result<Option<u32>, String> {
-    let position = u32::try_from(place.output_index).unwrap_or(u32::MAX);
+    let position = u32::try_from(place.output.len()).unwrap_or(u32::MAX);
     let vocab_size = place.vocab_size;
     let allowed = match placed {
         None => None,
@@ -43,10 +44,11 @@ pub(crate) fn choose(
             "the mask names an id outside the vocabulary of {vocab_size}"
         ));
     }
+    let rules = TokenRules::new(sampling, place.output);
     literal
-        .and_then(|literal| literal.next_id(place.prompt, place.output_index))
-        .filter(|id| allowed.is_none_or(|allowed| allowed.holds(*id)))
-        .or_else(|| next_allowed_id(place.state, sampling, position, vocab_size, allowed))
+        .and_then(|literal| literal.next_id(place.prompt, place.output.len()))
+        .filter(|id| rules.allow(*id) && allowed.is_none_or(|allowed| allowed.holds(*id)))
+        .or_else(|| next_allowed_id(place.state, sampling, position, vocab_size, &rules, allowed))
         .map(Some)
         .ok_or_else(|| "no id of the vocabulary may be sampled".to_owned())
 }
@@ -89,7 +91,8 @@ pub(crate) fn described_prompt(
 }
 
 /// Whether every parameter is within the protocol's bounds.
-pub(crate) fn check_sampling(sampling: &pb::SamplingParams) -> bool {
+pub(crate) fn check_sampling(sampling: &pb::SamplingParams, vocab_size: u32) -> bool {
+    let known = |ids: &[u32]| ids.iter().all(|id| *id < vocab_size);
     let inside = |value: Option<f32>, low: f32, high: f32| {
         value.is_none_or(|value| value.is_finite() && value >= low && value <= high)
     };
@@ -106,5 +109,11 @@ pub(crate) fn check_sampling(sampling: &pb::SamplingParams) -> bool {
         && sampling
             .logit_bias
             .iter()
-            .all(|entry| entry.bias.is_finite())
+            .all(|entry| entry.bias.is_finite() && entry.token_id < vocab_size)
+        && known(&sampling.suppressed_token_ids)
+        && known(&sampling.allowed_token_ids)
+        && sampling
+            .bad_words
+            .iter()
+            .all(|word| !word.ids.is_empty() && known(&word.ids))
 }

@@ -55,6 +55,10 @@ pub struct SamplingParams {
     pub suppressed_token_ids: Vec<TokenId>,
     /// Output tokens before an id of `suppressed_token_ids` may come.
     pub min_tokens: u32,
+    /// If there are any, nothing else is ever sampled.
+    pub allowed_token_ids: Arc<[TokenId]>,
+    /// None empty: the last id of each is not sampled where the output ids before it are the others.
+    pub bad_words: Arc<[Vec<TokenId>]>,
 }
 
 impl SamplingParams {
@@ -77,6 +81,8 @@ impl SamplingParams {
             logit_bias: Vec::new(),
             suppressed_token_ids: Vec::new(),
             min_tokens: 0,
+            allowed_token_ids: Arc::from([]),
+            bad_words: Arc::from([]),
         }
     }
 }

@@ -76,6 +76,12 @@ fn encode_sampling(sampling: &SamplingParams) -> pb::SamplingParams {
             .collect(),
         suppressed_token_ids: sampling.suppressed_token_ids.clone(),
         min_tokens: sampling.min_tokens,
+        allowed_token_ids: sampling.allowed_token_ids.to_vec(),
+        bad_words: sampling
+            .bad_words
+            .iter()
+            .map(|ids| pb::TokenIds { ids: ids.clone() })
+            .collect(),
     }
 }
 
@@ -114,6 +120,8 @@ mod tests {
                     logit_bias: vec![(5, -100.0)],
                     suppressed_token_ids: vec![0, 2],
                     min_tokens: 6,
+                    allowed_token_ids: [0, 9].into(),
+                    bad_words: [vec![3], vec![8, 1]].into(),
                 },
             }],
             block_appends: vec![(5, vec![42, 43])],

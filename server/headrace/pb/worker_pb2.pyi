@@ -190,7 +190,7 @@ class Row(_message.Message):
     def __init__(self, slot: _Optional[int] = ..., num_tokens: _Optional[int] = ..., sample: bool = ..., prompt_logprobs: bool = ..., masked: bool = ..., draft_token_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class SamplingParams(_message.Message):
-    __slots__ = ("do_sample", "temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty", "frequency_penalty", "presence_penalty", "seed", "top_n", "logprobs", "logit_bias", "suppressed_token_ids", "min_tokens", "prompt_top_n")
+    __slots__ = ("do_sample", "temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty", "frequency_penalty", "presence_penalty", "seed", "top_n", "logprobs", "logit_bias", "suppressed_token_ids", "min_tokens", "allowed_token_ids", "bad_words", "prompt_top_n")
     DO_SAMPLE_FIELD_NUMBER: _ClassVar[int]
     TEMPERATURE_FIELD_NUMBER: _ClassVar[int]
     TOP_K_FIELD_NUMBER: _ClassVar[int]
@@ -206,6 +206,8 @@ class SamplingParams(_message.Message):
     LOGIT_BIAS_FIELD_NUMBER: _ClassVar[int]
     SUPPRESSED_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     MIN_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ALLOWED_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    BAD_WORDS_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TOP_N_FIELD_NUMBER: _ClassVar[int]
     do_sample: bool
     temperature: float
@@ -222,8 +224,10 @@ class SamplingParams(_message.Message):
     logit_bias: _containers.RepeatedCompositeFieldContainer[LogitBias]
     suppressed_token_ids: _containers.RepeatedScalarFieldContainer[int]
     min_tokens: int
+    allowed_token_ids: _containers.RepeatedScalarFieldContainer[int]
+    bad_words: _containers.RepeatedCompositeFieldContainer[TokenIds]
     prompt_top_n: int
-    def __init__(self, do_sample: bool = ..., temperature: _Optional[float] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., min_p: _Optional[float] = ..., typical_p: _Optional[float] = ..., repetition_penalty: _Optional[float] = ..., frequency_penalty: _Optional[float] = ..., presence_penalty: _Optional[float] = ..., seed: _Optional[int] = ..., top_n: _Optional[int] = ..., logprobs: bool = ..., logit_bias: _Optional[_Iterable[_Union[LogitBias, _Mapping]]] = ..., suppressed_token_ids: _Optional[_Iterable[int]] = ..., min_tokens: _Optional[int] = ..., prompt_top_n: _Optional[int] = ...) -> None: ...
+    def __init__(self, do_sample: bool = ..., temperature: _Optional[float] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., min_p: _Optional[float] = ..., typical_p: _Optional[float] = ..., repetition_penalty: _Optional[float] = ..., frequency_penalty: _Optional[float] = ..., presence_penalty: _Optional[float] = ..., seed: _Optional[int] = ..., top_n: _Optional[int] = ..., logprobs: bool = ..., logit_bias: _Optional[_Iterable[_Union[LogitBias, _Mapping]]] = ..., suppressed_token_ids: _Optional[_Iterable[int]] = ..., min_tokens: _Optional[int] = ..., allowed_token_ids: _Optional[_Iterable[int]] = ..., bad_words: _Optional[_Iterable[_Union[TokenIds, _Mapping]]] = ..., prompt_top_n: _Optional[int] = ...) -> None: ...
 
 class LogitBias(_message.Message):
     __slots__ = ("token_id", "bias")

@@ -6,7 +6,8 @@ Order of one row (transformers' where it has the step; `GenerationMixin._get_log
 2. repetition penalty over prompt and output ids;
 3. frequency and presence penalties over output ids, OpenAI's additive formula;
 4. suppressed ids become impossible while fewer than `min_tokens` are out (transformers: min_new_tokens);
-5. the grammar mask (transformers: prefix_allowed_tokens_fn);
+5. allowed ids, bad words and the grammar mask: what any of them forbids is impossible (transformers:
+   prefix_allowed_tokens_fn, bad_words_ids);
 6. greedy rows: the largest score, the lowest id on ties. Sampling rows: temperature, top-k, top-p, min-p,
    typical-p, then one draw.
 

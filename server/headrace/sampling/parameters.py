@@ -34,6 +34,8 @@ class SamplingParameters:
         bias_values: float32 addends, one for each of `bias_ids`.
         suppressed_ids: int64 ids, never sampled while fewer than `min_tokens` are out.
         min_tokens: Output tokens.
+        allowed_ids: int64 ids; if there are any, nothing else is ever sampled.
+        bad_words: int64 ids each: the last one is not sampled where the output ids before it are the others.
         prompt_top_n: How many of the best logprobs are reported beside a prompt id's.
     """
 
@@ -53,6 +55,8 @@ class SamplingParameters:
     bias_values: npt.NDArray[np.float32] = field(default_factory=lambda: np.empty(0, np.float32))
     suppressed_ids: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     min_tokens: int = 0
+    allowed_ids: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    bad_words: tuple[npt.NDArray[np.int64], ...] = ()
     prompt_top_n: int = 0
 
     def check(self, vocab_size: int) -> None:
@@ -87,9 +91,13 @@ class SamplingParameters:
         for name, ids in (
             ("logit_bias", self.bias_ids),
             ("suppressed_token_ids", self.suppressed_ids),
+            ("allowed_token_ids", self.allowed_ids),
+            *(("bad_words", word) for word in self.bad_words),
         ):
             if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < vocab_size:
                 raise ParameterError(f"{name} names an id outside the vocabulary of {vocab_size}")
+        if not all(word.size for word in self.bad_words):
+            raise ParameterError("bad_words has a word of no ids")
 
     @property
     def has_penalties(self) -> bool:
@@ -104,7 +112,8 @@ class SamplingParameters:
     def changes_scores(self) -> bool:
         """Whether scores differ from the model's logits even without a mask."""
         suppresses = self.min_tokens > 0 and self.suppressed_ids.size > 0
-        return self.has_penalties or self.bias_ids.size > 0 or suppresses
+        restricts = self.allowed_ids.size > 0 or bool(self.bad_words)
+        return self.has_penalties or self.bias_ids.size > 0 or suppresses or restricts
 
     @property
     def wants_logprobs(self) -> bool:

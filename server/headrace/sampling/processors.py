@@ -1,9 +1,9 @@
-"""What changes scores before the choice: logit bias, penalties, suppressed ids, masks.
+"""What changes scores before the choice: logit bias, penalties, suppressed ids, allowed ids, bad words.
 
 All work in place on a float32 copy of the logits and do single IEEE operations an element, so a row's bits
 depend on nothing else.
 
-Only the (row, id) pairs that a step names are touched, never whole rows.
+Only the (row, id) pairs that a step names are touched, and whole rows where only some ids are allowed.
 
 Shapes: N = rows at hand, V = vocabulary.
 """
@@ -18,6 +18,7 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from headrace.sampling.bad_words import BadWords
     from headrace.sampling.history import SlotHistory
     from headrace.sampling.parameters import SamplingParameters
 
@@ -94,3 +95,22 @@ def suppress(
     scores[
         torch.from_numpy(pair_rows).to(device), torch.from_numpy(pair_ids).to(device)
     ] = -torch.inf
+
+
+def allow(scores: torch.Tensor, rows: Sequence[SamplingParameters]) -> None:
+    """Makes all but the allowed ids impossible in the rows [N] that list some."""
+    for row, p in enumerate(rows):
+        if p.allowed_ids.size:
+            ids = torch.from_numpy(p.allowed_ids).to(scores.device)
+            kept = scores[row, ids]
+            scores[row].fill_(-torch.inf)
+            scores[row, ids] = kept
+
+
+def forbid_words(scores: torch.Tensor, words: Sequence[BadWords | None]) -> None:
+    """Makes the id impossible that would complete a bad word, in the rows [N] that have some."""
+    for row, of_row in enumerate(words):
+        if of_row is None:
+            continue
+        ids = torch.from_numpy(of_row.next_forbidden()).to(scores.device)
+        scores[row, ids] = -torch.inf

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from headrace.sampling import filters, processors
+from headrace.sampling.bad_words import BadWords
 from headrace.sampling.history import SlotHistory
 from headrace.sampling.masks import MaskError, TokenMask
 from headrace.sampling.parameters import SamplingParameters
@@ -69,6 +70,7 @@ class Sampler:
         # Flags of each slot as arrays: a batch of plain greedy rows is recognised in one look.
         self._needs_more = np.zeros(max_sequences, np.bool_)
         self._histories: dict[int, SlotHistory] = {}
+        self._bad_words: dict[int, BadWords] = {}
 
     def admit(
         self,
@@ -92,12 +94,16 @@ class Sampler:
         self._histories.pop(slot, None)
         if parameters.has_penalties:
             self._histories[slot] = SlotHistory(ids, prompt_length)
+        self._bad_words.pop(slot, None)
+        if parameters.bad_words:
+            self._bad_words[slot] = BadWords(parameters.bad_words, ids[prompt_length:])
 
     def release(self, slot: int) -> None:
         """Forgets a sequence."""
         self._parameters[slot] = _GREEDY
         self._needs_more[slot] = False
         self._histories.pop(slot, None)
+        self._bad_words.pop(slot, None)
 
     def parameters(self, slot: int) -> SamplingParameters:
         """What the slot was admitted with."""
@@ -105,12 +111,15 @@ class Sampler:
 
     def append(self, slots: npt.NDArray[np.int64], ids: npt.NDArray[np.int64]) -> None:
         """Records one output id for each slot, once the step is sure to count."""
-        if not self._histories:
+        if not self._histories and not self._bad_words:
             return
         for slot, token in zip(slots.tolist(), ids.tolist(), strict=True):
             history = self._histories.get(slot)
             if history is not None:
                 history.append(token)
+            words = self._bad_words.get(slot)
+            if words is not None:
+                words.append(token)
 
     def sample(
         self,
@@ -173,6 +182,9 @@ class Sampler:
         histories = [self._histories.get(slot) for slot in slots[choosing].tolist()]
         processors.apply_penalties(scores, rows, histories)
         processors.suppress(scores, rows, output_indexes[choosing].tolist())
+        processors.allow(scores, rows)
+        words = [self._bad_words.get(slot) for slot in slots[choosing].tolist()]
+        processors.forbid_words(scores, words)
         self._mask(scores, choosing, masks, result)
         possible = (scores.amax(-1) > -torch.inf).cpu().numpy()
         for place, row in enumerate(choosing):

@@ -128,6 +128,8 @@ def sampling_of(message: pb.SamplingParams) -> SamplingParameters:
         bias_values=np.array(list(bias.values()), np.float32),
         suppressed_ids=_integers(message.suppressed_token_ids),
         min_tokens=message.min_tokens,
+        allowed_ids=_integers(message.allowed_token_ids),
+        bad_words=tuple(_integers(word.ids) for word in message.bad_words),
         prompt_top_n=message.prompt_top_n,
     )
 

@@ -1,5 +1,6 @@
 //! Fields that the `/v1` generation routes share.
 
+use super::token_rules::{read_allowed_ids, read_bad_words, read_logit_bias};
 use crate::bounds::Bounds;
 use crate::call::{Call, Sampling, SamplingRule};
 use crate::fields::Fields;
@@ -9,7 +10,6 @@ use crate::json::Json;
 use crate::refusal::{Cause, Refusal};
 use crate::terms::Terms;
 use headrace_text::OneLine;
-use std::collections::HashSet;
 
 /// Fields that change nothing in the answer: accepted with any value.
 const ADVISORY: [&str; 13] = [
@@ -30,7 +30,7 @@ const ADVISORY: [&str; 13] = [
 
 /// Fields that headrace does not honour: refused unless their value asks for nothing. Each with the values, besides
 /// `null` and empty ones, that do.
-const REFUSED: [(&str, &[&str]); 35] = [
+const REFUSED: [(&str, &[&str]); 33] = [
     ("tools", &[]),
     ("tool_choice", &[r#""none""#, r#""auto""#]),
     ("functions", &[]),
@@ -51,8 +51,6 @@ const REFUSED: [(&str, &[&str]); 35] = [
     ("regex", &[]),
     ("ebnf", &[]),
     ("json_schema", &[]),
-    ("allowed_token_ids", &[]),
-    ("bad_words", &[]),
     ("use_beam_search", &["false"]),
     ("length_penalty", &["1", "1.0"]),
     ("include_stop_str_in_output", &["false"]),
@@ -88,6 +86,8 @@ pub(super) struct Common {
     pub(super) stops: Vec<String>,
     pub(super) stop_token_ids: Vec<u32>,
     pub(super) logit_bias: Vec<(u32, f32)>,
+    pub(super) allowed_token_ids: Vec<u32>,
+    pub(super) bad_words: Vec<String>,
     pub(super) ignore_eos: bool,
     pub(super) grammar: Option<Grammar>,
     pub(super) truncate: Option<u32>,
@@ -117,6 +117,8 @@ pub(super) fn read_common(
         stops: body.strings("stop", true)?,
         stop_token_ids: body.ids("stop_token_ids")?,
         logit_bias: read_logit_bias(body, bounds)?,
+        allowed_token_ids: read_allowed_ids(body, bounds)?,
+        bad_words: read_bad_words(body, bounds)?,
         ignore_eos: body.boolean("ignore_eos")?.unwrap_or(false),
         grammar,
         truncate: body.u32("truncate")?,
@@ -212,55 +214,6 @@ fn seed_bits(value: i128) -> Result<u64, Refusal> {
         .map_err(|_| Refusal::validation("seed", "`seed` must fit 64 bits"))
 }
 
-/// A map from token ids, as decimal strings, to numbers from -100 to 100.
-fn read_logit_bias(body: &mut Fields<'_>, bounds: &Bounds) -> Result<Vec<(u32, f32)>, Refusal> {
-    let members = match body.get("logit_bias")? {
-        None => return Ok(Vec::new()),
-        Some(Json::Object(members)) => members,
-        Some(other) => {
-            return Err(Refusal::wrong_type(
-                "logit_bias",
-                &other.describe(),
-                "a map",
-            ));
-        }
-    };
-    let refuse = |message: String| Err(Refusal::validation("logit_bias", message));
-    if members.len() > bounds.biased_ids {
-        return refuse(format!(
-            "`logit_bias` supports up to {} ids. Given: {}",
-            bounds.biased_ids,
-            members.len()
-        ));
-    }
-    let mut read: Vec<(u32, f32)> = Vec::with_capacity(members.len());
-    let mut seen = HashSet::with_capacity(members.len());
-    for (key, value) in members {
-        // `parse` alone would take a plus sign.
-        let is_decimal = key.bytes().all(|byte| byte.is_ascii_digit());
-        let Some(id) = key.parse::<u32>().ok().filter(|_| is_decimal) else {
-            let shown: String = key.chars().take(32).collect();
-            return refuse(format!("`logit_bias`: {shown:?} is no token id"));
-        };
-        let bias = match value {
-            Json::Number(number) => number.as_f64(),
-            other => {
-                let path = format!("logit_bias.{id}");
-                return Err(Refusal::wrong_type(&path, &other.describe(), "a number"));
-            }
-        };
-        let Some(bias) = bias.filter(|bias| (-100.0..=100.0).contains(bias)) else {
-            return refuse("`logit_bias` values must be >= -100 and <= 100".to_owned());
-        };
-        if !seen.insert(id) {
-            return refuse(format!("`logit_bias`: id {id} is given twice"));
-        }
-        #[expect(clippy::cast_possible_truncation, reason = "at most 100 in size")]
-        read.push((id, bias as f32));
-    }
-    Ok(read)
-}
-
 fn read_stream_options(
     body: &mut Fields<'_>,
     stream: bool,
@@ -326,6 +279,8 @@ impl Common {
         call.stops.clone_from(&self.stops);
         call.stop_token_ids.clone_from(&self.stop_token_ids);
         call.logit_bias.clone_from(&self.logit_bias);
+        call.allowed_token_ids.clone_from(&self.allowed_token_ids);
+        call.bad_words.clone_from(&self.bad_words);
         call.ignore_eos = self.ignore_eos;
         call.grammar.clone_from(&self.grammar);
         call.truncate = self.truncate;

@@ -8,6 +8,7 @@ mod completion_request;
 mod logprobs;
 mod messages;
 mod stream;
+mod token_rules;
 mod tokenize;
 
 pub use chat_reply::{ChatStream, chat_completion};

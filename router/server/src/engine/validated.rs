@@ -13,7 +13,7 @@ pub(crate) struct ValidatedSequence(SequenceRequest);
 /// What a door let through and should not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSequence {
-    /// An id of the prompt, a stop id, a bias or a suppressed id.
+    /// An id of the prompt, a stop id, a bias, a suppressed or allowed id, or one of a bad word.
     #[error("{field} has the id {id}, and the vocabulary ends at {vocab_size}")]
     Id {
         /// Which list.
@@ -54,6 +54,13 @@ impl ValidatedSequence {
             "suppressed_token_ids",
             suppressed.iter().copied().find(outside),
         )?;
+        let allowed = &sampling.allowed_token_ids;
+        check("allowed_token_ids", allowed.iter().copied().find(outside))?;
+        let mut words = sampling.bad_words.iter().flatten().copied();
+        check("bad_words", words.find(outside))?;
+        if sampling.bad_words.iter().any(Vec::is_empty) {
+            return Err(InvalidSequence::Number("bad_words"));
+        }
         check_numbers(sampling)?;
         Ok(Self(request))
     }
@@ -154,6 +161,18 @@ mod tests {
         assert_eq!(
             verdict(|r| r.sampling.suppressed_token_ids = vec![10]),
             refused("suppressed_token_ids")
+        );
+        assert_eq!(
+            verdict(|r| r.sampling.allowed_token_ids = [9, 10].into()),
+            refused("allowed_token_ids")
+        );
+        assert_eq!(
+            verdict(|r| r.sampling.bad_words = [vec![9, 10]].into()),
+            refused("bad_words")
+        );
+        assert_eq!(
+            verdict(|r| r.sampling.bad_words = [vec![]].into()),
+            Err(InvalidSequence::Number("bad_words"))
         );
     }
 

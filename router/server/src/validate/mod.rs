@@ -6,6 +6,7 @@
 mod grammar;
 mod prompts;
 mod terms;
+mod token_rules;
 
 use crate::app::AppState;
 use crate::engine::{EngineHandle, SequenceStream, SubmitFailure};
@@ -70,10 +71,13 @@ impl ValidatedCall {
         let services = state.services()?;
         let treatment = Treatment::of(state, &call.terms, sender)?;
         let limits = state.context_limits()?;
-        check_ids(&call, &limits)?;
+        token_rules::check_ids(&call, &limits)?;
         check_truncate(&call, &limits)?;
         let (do_sample, resolved) = call.sampling.resolve(&services.sampling_defaults);
-        let sampling = sampling_params(&call, services, do_sample, &resolved);
+        let mut sampling = sampling_params(&call, services, do_sample, &resolved);
+        sampling.bad_words =
+            token_rules::bad_words(state, call.bad_words, limits.vocab_size).await?;
+        token_rules::check_choice(&sampling)?;
         let is_free = call.grammar.is_none();
         let stop = StopConditions {
             max_new_tokens: 1,
@@ -233,25 +237,9 @@ fn sampling_params(
         logit_bias: call.logit_bias.clone(),
         suppressed_token_ids: suppressed,
         min_tokens: call.min_tokens,
+        allowed_token_ids: Arc::from(call.allowed_token_ids.as_slice()),
+        bad_words: Arc::from([]),
     }
-}
-
-/// Ids of the request itself must be the model's.
-fn check_ids(call: &Call, limits: &ContextLimits) -> Result<(), Refusal> {
-    let vocab_size = limits.vocab_size;
-    let refuse = |param: &str, id: u32| {
-        Err(Refusal::validation(
-            param,
-            format!("`{param}`: token id {id} is not below the vocabulary size {vocab_size}"),
-        ))
-    };
-    if let Some(id) = call.stop_token_ids.iter().find(|id| **id >= vocab_size) {
-        return refuse("stop_token_ids", *id);
-    }
-    if let Some((id, _)) = call.logit_bias.iter().find(|(id, _)| *id >= vocab_size) {
-        return refuse("logit_bias", *id);
-    }
-    Ok(())
 }
 
 fn check_truncate(call: &Call, limits: &ContextLimits) -> Result<(), Refusal> {

@@ -14,4 +14,5 @@ mod request_log;
 #[path = "../routes_support/mod.rs"]
 mod routes_support;
 mod terms;
+mod token_rules;
 mod walk;

@@ -270,6 +270,12 @@ pub struct SamplingParams {
     pub suppressed_token_ids: ::prost::alloc::vec::Vec<u32>,
     #[prost(uint32, tag = "15")]
     pub min_tokens: u32,
+    /// if there are any, nothing else is ever sampled
+    #[prost(uint32, repeated, tag = "16")]
+    pub allowed_token_ids: ::prost::alloc::vec::Vec<u32>,
+    /// The last id of each is not sampled where the output ids before it are the others.
+    #[prost(message, repeated, tag = "17")]
+    pub bad_words: ::prost::alloc::vec::Vec<TokenIds>,
     /// top logprobs reported beside each prompt id's
     #[prost(uint32, tag = "18")]
     pub prompt_top_n: u32,
