@@ -53,7 +53,7 @@ def test_bad_words_equal_transformers_straight_and_after_every_preemption(seed):
         resumed.release(2)
         straight.append(np.array([1]), result.ids)
         ids.append(expected)
-    assert len(forbidden) >= 5, "words of each length would have come without the rule"
+    assert {0, 1, 2} < forbidden, "words of one, two and more ids would have come without the rule"
 
 
 def test_prompt_ids_do_not_begin_a_bad_word():
