@@ -170,6 +170,8 @@ fn join(flags: Flags, hostname: String, keys: KeyRing, warnings: Vec<String>) ->
                 .to_lowercase(),
             compute_type: compute_type(workers.device),
             docker_label: variable("DOCKER_LABEL"),
+            aip_predict_route: variable("AIP_PREDICT_ROUTE"),
+            aip_health_route: variable("AIP_HEALTH_ROUTE"),
         },
         model: ModelSettings {
             model_id: model.model_id,

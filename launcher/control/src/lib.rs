@@ -268,6 +268,10 @@ pub struct RouterConfig {
     pub compute_type: String,
     /// The launcher's version, commit and container label for `/info`.
     pub docker_label: Option<String>,
+    /// Vertex AI's own path for predictions.
+    pub aip_predict_route: Option<String>,
+    /// And for health.
+    pub aip_health_route: Option<String>,
 }
 
 /// A key that opens the guarded routes, and what it stands for.

@@ -5,6 +5,8 @@ pub mod chat;
 pub mod completion;
 pub mod control;
 pub mod errors;
+pub mod kserve;
 pub mod models;
 pub mod native;
 pub mod tokenize;
+pub mod vertex;

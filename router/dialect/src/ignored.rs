@@ -33,6 +33,31 @@ impl Ignored {
         }
         let room = KEY_BYTES.saturating_sub(name.len()).max(KEY_BYTES / 2);
         write_key(&mut name, key, room);
+        self.add(name);
+    }
+
+    /// Takes over what was ignored in the part of the request at `path`.
+    pub fn absorb(&mut self, path: &str, part: &Self) {
+        for key in &part.keys {
+            self.add(format!("{path}.{key}"));
+        }
+        self.more += part.more;
+    }
+
+    /// Takes over what was ignored elsewhere in the request.
+    pub fn take(&mut self, other: &Self) {
+        for key in &other.keys {
+            self.add(key.clone());
+        }
+        self.more += other.more;
+    }
+
+    /// Adds a name as the header writes it.
+    fn add(&mut self, name: String) {
+        if self.more > 0 {
+            self.more += 1;
+            return;
+        }
         if self.seen.contains(&name) {
             return;
         }
@@ -122,6 +147,29 @@ mod tests {
         let named = ignored.keys().len();
         assert!(line.ends_with(&format!(", and {} more", 300_001 - named)));
         assert!(named < 100, "memory is bounded, too");
+    }
+
+    #[test]
+    fn a_part_is_named_by_its_place() {
+        let mut part = Ignored::default();
+        part.push("parameters", "é");
+        part.push("", "x");
+        let mut whole = Ignored::default();
+        whole.absorb("instances[1]", &part);
+        assert_eq!(
+            whole.header().unwrap(),
+            "instances[1].parameters.%C3%A9, instances[1].x"
+        );
+        for index in 0..100 {
+            whole.absorb(&format!("instances[{index}]"), &part);
+        }
+        let line = whole.header().unwrap();
+        assert!(line.len() < HEADER_BYTES + 30, "{}", line.len());
+        let named = whole.keys().len();
+        assert!(
+            line.ends_with(&format!(", and {} more", 200 - named)),
+            "{line}"
+        );
     }
 
     #[test]

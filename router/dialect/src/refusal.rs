@@ -69,6 +69,7 @@ pub struct Refusal {
     message: String,
     param: Option<String>,
     code: Option<&'static str>,
+    error_type: Option<&'static str>,
     is_final: bool,
     retry_after: Option<Duration>,
 }
@@ -81,6 +82,7 @@ impl Refusal {
             message: format!("{:.*}", MOST_CHARACTERS, OneLine(message.as_ref())),
             param: None,
             code: None,
+            error_type: None,
             is_final: false,
             retry_after: None,
         }
@@ -162,6 +164,24 @@ impl Refusal {
         self
     }
 
+    /// A name of its own for `error_type`, where a route has one in TGI.
+    #[must_use]
+    pub(crate) fn with_error_type(mut self, error_type: &'static str) -> Self {
+        self.error_type = Some(error_type);
+        self
+    }
+
+    /// Says which part of a request is meant, after the words that clients look for.
+    #[must_use]
+    pub fn within(mut self, place: &str) -> Self {
+        self.message = format!("{} ({place})", self.message);
+        self.param = Some(match &self.param {
+            Some(param) => format!("{place}.{param}"),
+            None => place.to_owned(),
+        });
+        self
+    }
+
     /// The same request would fail again.
     #[must_use]
     pub(crate) fn not_to_be_repeated(mut self) -> Self {
@@ -203,7 +223,7 @@ impl Refusal {
 
     /// TGI's name for it, the same in every dialect.
     pub fn error_type(&self) -> &'static str {
-        match self.cause {
+        self.error_type.unwrap_or(match self.cause {
             Cause::MalformedJson
             | Cause::WrongType
             | Cause::Validation
@@ -224,7 +244,7 @@ impl Refusal {
             Cause::IncompleteStream => "incomplete_generation_stream",
             Cause::Unavailable => "unavailable",
             Cause::Internal => "internal",
-        }
+        })
     }
 
     /// HTTP status (the map of `docs/compatibility.md`).

@@ -7,6 +7,7 @@ use crate::metrics::Metrics;
 use crate::request_id;
 use crate::request_log::RequestLog;
 use crate::routes::table::{Access, access_of};
+use crate::routes::vertex::AipRoutes;
 use crate::routes::{self, reply};
 use crate::services::ModelServices;
 use crate::slow_body;
@@ -46,6 +47,7 @@ struct Inner {
     slots: Arc<Semaphore>,
     keys: Keys,
     namespaces: Namespaces,
+    aip: AipRoutes,
 }
 
 impl AppState {
@@ -61,6 +63,7 @@ impl AppState {
         };
         let pool = TokenisePool::start("tokenise", config.validation_workers, bounds)?;
         let grammar_pool = TokenisePool::start("grammars", GRAMMAR_THREADS, bounds)?;
+        let aip = aip_routes(&config)?;
         let namespaces = Namespaces::new();
         let keys = Keys::new(&config.api_keys, config.admin_key.as_deref(), &namespaces);
         metrics.set_keys(&keys.names());
@@ -76,6 +79,7 @@ impl AppState {
                 metrics,
                 pool,
                 grammar_pool,
+                aip,
             }),
         })
     }
@@ -171,6 +175,23 @@ impl AppState {
         Ok(())
     }
 
+    /// Whose error bodies a path answers with.
+    pub(crate) fn dialect_of(&self, path: &str) -> Dialect {
+        if self.inner.aip.has(path) {
+            return Dialect::Native;
+        }
+        dialect_by_prefix(path)
+    }
+
+    /// Who may use a method of a path.
+    fn access_of(&self, method: &Method, path: &str) -> Access {
+        let reads = method == Method::GET || method == Method::HEAD;
+        if reads && self.inner.aip.is_health(path) {
+            return Access::Open;
+        }
+        access_of(method, path)
+    }
+
     fn check_open(&self) -> Result<(), Refusal> {
         let status = self.engine().status();
         if status.draining {
@@ -190,8 +211,23 @@ fn not_ready() -> Refusal {
     Refusal::new(Cause::Unavailable, "The model is not ready yet")
 }
 
+/// That the routes which Vertex AI's environment names can be served.
+pub fn check_config(config: &RouterConfig) -> std::io::Result<()> {
+    aip_routes(config).map(drop)
+}
+
+/// The routes that Vertex AI's environment names, or the line that says which variable is wrong.
+fn aip_routes(config: &RouterConfig) -> std::io::Result<AipRoutes> {
+    AipRoutes::new(
+        config.aip_predict_route.as_deref(),
+        config.aip_health_route.as_deref(),
+        routes::table::is_taken,
+    )
+    .map_err(std::io::Error::other)
+}
+
 /// Whose error bodies a path answers with. `/v1` itself is TGI's compat route.
-pub(crate) fn dialect_of(path: &str) -> Dialect {
+fn dialect_by_prefix(path: &str) -> Dialect {
     if path.starts_with("/v1/") {
         Dialect::OpenAi
     } else {
@@ -203,14 +239,13 @@ pub(crate) fn dialect_of(path: &str) -> Dialect {
 pub fn router(state: AppState) -> Router {
     let cors = cors(&state.config().cors_allow_origin);
     routes::table::router(state.inner.keys.has_admin())
+        .merge(state.inner.aip.table())
         .merge(crate::openapi::page())
         .fallback(routes::not_found)
         .method_not_allowed_fallback(routes::method_not_allowed)
         .layer(middleware::from_fn_with_state(state.clone(), guard))
         .layer(middleware::from_fn_with_state(state.clone(), catch_panics))
-        .layer(middleware::from_fn(|request, next| {
-            slow_body::answer_in_time(request, next, slow_body::PATIENCE)
-        }))
+        .layer(middleware::from_fn_with_state(state.clone(), in_time))
         .layer(cors)
         .layer(middleware::from_fn_with_state(state.clone(), observe))
         .with_state(state)
@@ -243,9 +278,15 @@ fn shown_route(path: &str) -> String {
         .collect()
 }
 
+/// A body has to come in time.
+async fn in_time(State(state): State<AppState>, request: Request, next: Next) -> Response {
+    let dialect = state.dialect_of(request.uri().path());
+    slow_body::answer_in_time(request, next, dialect, slow_body::PATIENCE).await
+}
+
 /// A panic in a request's task is that request's 500.
 async fn catch_panics(State(state): State<AppState>, request: Request, next: Next) -> Response {
-    let dialect = dialect_of(request.uri().path());
+    let dialect = state.dialect_of(request.uri().path());
     let log = request.extensions().get::<Arc<RequestLog>>().cloned();
     if let Ok(response) = AssertUnwindSafe(next.run(request)).catch_unwind().await {
         return response;
@@ -265,7 +306,7 @@ async fn guard(State(state): State<AppState>, request: Request, next: Next) -> R
         // Browsers ask before they send, and without the key.
         Access::Open
     } else {
-        access_of(request.method(), path)
+        state.access_of(request.method(), path)
     };
     let is_control = keys.has_admin() && access == Access::Admin;
     let needs_key = match access {
@@ -295,7 +336,7 @@ async fn guard(State(state): State<AppState>, request: Request, next: Next) -> R
     if let Some(log) = request.extensions().get::<Arc<RequestLog>>() {
         log.fail(&refusal);
     }
-    reply::refused(&state, dialect_of(path), &refusal)
+    reply::refused(&state, state.dialect_of(path), &refusal)
 }
 
 /// Response headers that scripts in browsers may read.
@@ -355,7 +396,7 @@ mod tests {
             "schedule_policy": "fcfs", "target_itl_ms": null, "stall_timeout_seconds": 60, "lenient_grammar": false, "cors_allow_origin": [], "disable_grammar_support": false,
             "strict_model_name": false, "guard_info_and_metrics": false, "completions_default_max_tokens": null, "kv_cache_bytes": null,
             "block_size": 16, "prefix_caching": true, "poison_fresh_blocks": false, "log_level": "info",
-            "compute_type": "cpu", "docker_label": null
+            "compute_type": "cpu", "docker_label": null, "aip_predict_route": null, "aip_health_route": null
         }))
         .unwrap();
         let (_, control) = tokio::sync::mpsc::unbounded_channel();

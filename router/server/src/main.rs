@@ -99,6 +99,7 @@ async fn serve(
     link: &LauncherLink,
 ) -> anyhow::Result<EngineEnd> {
     shutdown::prepare_process()?;
+    app::check_config(&config)?;
     let listener = listen::bind(&config.hostname, config.port, "--port").await?;
     let metrics_listener = match config.prometheus_port {
         Some(port) => Some(listen::bind(&config.hostname, port, "--prometheus-port").await?),

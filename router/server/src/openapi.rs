@@ -1,7 +1,10 @@
 //! The `OpenAPI` document and its page.
 
 use crate::app::AppState;
-use crate::routes::{chat, completions, control, generate, info, probes, reply, tokenize};
+use crate::routes::{
+    chat, completions, control, generate, info, invocations, kserve, probes, reply, tokenize,
+    vertex,
+};
 use axum::Router;
 use axum::response::Response;
 use utoipa::OpenApi;
@@ -13,7 +16,17 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
         generate::compat,
         generate::generate,
         generate::generate_stream,
-        generate::invocations,
+        invocations::invocations,
+        vertex::vertex,
+        kserve::server_metadata,
+        kserve::live,
+        kserve::ready,
+        kserve::model,
+        kserve::model_ready,
+        kserve::infer,
+        kserve::model_version,
+        kserve::model_version_ready,
+        kserve::infer_version,
         chat::chat_completions,
         completions::completions,
         tokenize::tokenize,
@@ -37,6 +50,7 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
     tags(
         (name = "Text Generation Inference", description = "TGI's routes"),
         (name = "OpenAI", description = "OpenAI's routes"),
+        (name = "KServe", description = "KServe's inference protocol, version 2"),
         (name = "Control", description = "For operators: there only with an admin key, and only for its holder")
     )
 )]
@@ -76,6 +90,16 @@ mod tests {
             "/ready",
             "/metrics",
             "/invocations",
+            "/vertex",
+            "/v2",
+            "/v2/health/live",
+            "/v2/health/ready",
+            "/v2/models/{model}",
+            "/v2/models/{model}/ready",
+            "/v2/models/{model}/infer",
+            "/v2/models/{model}/versions/{version}",
+            "/v2/models/{model}/versions/{version}/ready",
+            "/v2/models/{model}/versions/{version}/infer",
             "/drain",
             "/flush_cache",
         ] {

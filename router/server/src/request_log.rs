@@ -71,6 +71,8 @@ struct Record {
     counts: Counts,
     times: Times,
     end: End,
+    /// Generations that have to finish before it has.
+    parts: usize,
 }
 
 /// The record of one request.
@@ -105,6 +107,7 @@ impl RequestLog {
                 counts: Counts::default(),
                 times: Times::default(),
                 end: End::Unknown,
+                parts: 1,
             }),
         }
     }
@@ -170,11 +173,17 @@ impl RequestLog {
         self.lock().times
     }
 
-    /// Every choice ended well; `reason` is the last one's.
+    /// The request runs as so many generations, each of which finishes by itself.
+    pub(crate) fn expect_parts(&self, parts: usize) {
+        self.lock().parts = parts;
+    }
+
+    /// Every choice of a generation ended well; `reason` is the last one's.
     pub(crate) fn finish(&self, reason: EndReason) {
         let observation = {
             let mut record = self.lock();
-            if !matches!(record.end, End::Unknown) {
+            record.parts = record.parts.saturating_sub(1);
+            if record.parts > 0 || !matches!(record.end, End::Unknown) {
                 return;
             }
             record.end = End::Finished(reason);

@@ -1,6 +1,5 @@
 //! Request bodies that stop coming: 408 instead of a place in the house for ever. Responses have no such limit.
 
-use crate::app::dialect_of;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::middleware::Next;
@@ -20,9 +19,13 @@ use tokio::time::{Instant, Sleep, sleep};
 /// Between two pieces of a body.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Answers 408 for a body of which nothing came for `patience` while somebody read it.
-pub(crate) async fn answer_in_time(request: Request, next: Next, patience: Duration) -> Response {
-    let dialect = dialect_of(request.uri().path());
+/// Answers 408, in a dialect's shape, for a body of which nothing came for `patience` while somebody read it.
+pub(crate) async fn answer_in_time(
+    request: Request,
+    next: Next,
+    dialect: Dialect,
+    patience: Duration,
+) -> Response {
     let is_late = Arc::new(AtomicBool::new(false));
     let request = request.map(|inner| {
         Body::new(TimedBody {
@@ -151,8 +154,14 @@ mod tests {
         let app = Router::new()
             .route("/echo", post(echo))
             .route("/v1/echo", post(echo))
-            .layer(from_fn(|request, next| {
-                answer_in_time(request, next, SHORT)
+            .layer(from_fn(|request: Request, next| {
+                let is_v1 = request.uri().path().starts_with("/v1/");
+                let dialect = if is_v1 {
+                    Dialect::OpenAi
+                } else {
+                    Dialect::Native
+                };
+                answer_in_time(request, next, dialect, SHORT)
             }));
         let request = Request::post(path).body(body).unwrap();
         let response = app.oneshot(request).await.unwrap();

@@ -121,6 +121,8 @@ fn config(port: u16) -> RouterConfig {
         log_level: "info".to_owned(),
         compute_type: "cpu".to_owned(),
         docker_label: None,
+        aip_predict_route: None,
+        aip_health_route: None,
     }
 }
 
@@ -185,6 +187,25 @@ fn a_busy_port_is_named_and_final() {
                 format!("address 127.0.0.1:{port} is in use (--port)")
             );
         }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(router.exit().code(), Some(1));
+}
+
+#[test]
+fn a_path_of_vertex_ai_that_is_another_routes_is_named_and_final() {
+    let mut router = Router::start(&RouterConfig {
+        aip_predict_route: Some("/generate".to_owned()),
+        ..config(0)
+    });
+    match router.next() {
+        ToLauncher::Failed {
+            cause,
+            is_final: true,
+        } => assert_eq!(
+            cause,
+            "AIP_PREDICT_ROUTE /generate: is another route of this server"
+        ),
         other => panic!("{other:?}"),
     }
     assert_eq!(router.exit().code(), Some(1));

@@ -140,6 +140,110 @@ async fn native_routes() {
     }
 }
 
+fn tensor(text: &str) -> Value {
+    json!({"name": "in", "shape": [1, text.len()], "datatype": "BYTES", "data": text.as_bytes()})
+}
+
+#[tokio::test]
+async fn platform_routes() {
+    let server = Server::start(config(), says(greeting())).await;
+    let messages = json!([{"role": "user", "content": "Hello"}]);
+    let infer = "/v2/models/any/versions/1/infer";
+    let cases = [
+        (
+            "vertex",
+            "/vertex",
+            json!({"instances": [
+                {"inputs": "Hello", "parameters": {"max_new_tokens": 2, "return_full_text": true, "odd": 1}},
+                {"messages": messages, "max_tokens": 4},
+                {"inputs": "user", "parameters": {"stop": ["wö"]}},
+            ]}),
+        ),
+        ("vertex_empty", "/vertex", json!({"instances": []})),
+        (
+            "vertex_invalid",
+            "/vertex",
+            json!({"instances": [{"inputs": "Hello"}, {"inputs": "Hello", "parameters": {"top_p": 2}}]}),
+        ),
+        (
+            "vertex_too_long",
+            "/vertex",
+            json!({"instances": [{"inputs": "Hello"}, {"inputs": "Hello", "parameters": {"max_new_tokens": 63}}]}),
+        ),
+        (
+            "kserve_infer",
+            infer,
+            json!({"id": "42", "parameters": {"max_new_tokens": 4},
+                "inputs": [tensor("Hello"), tensor("user")], "outputs": [{"name": "a"}, {"name": "b"}]}),
+        ),
+        (
+            "kserve_infer_strings",
+            "/v2/models/any/infer",
+            json!({"inputs": [{"name": "text", "shape": [2], "datatype": "BYTES", "data": ["Hello", "user"]}]}),
+        ),
+        (
+            "kserve_utf8",
+            infer,
+            json!({"id": "1", "outputs": [{"name": "a"}],
+                "inputs": [{"name": "in", "shape": [1, 1], "datatype": "BYTES", "data": [255]}]}),
+        ),
+        (
+            "kserve_mismatch",
+            infer,
+            json!({"id": "1", "inputs": [tensor("Hello")], "outputs": []}),
+        ),
+    ];
+    for (name, path, body) in cases {
+        post(&server, name, path, body).await;
+    }
+    for (name, path) in [
+        ("kserve_server", "/v2"),
+        ("kserve_live", "/v2/health/live"),
+        ("kserve_ready", "/v2/health/ready"),
+        ("kserve_model", "/v2/models/any/versions/7"),
+        ("kserve_model_unversioned", "/v2/models/org%2Ftiny"),
+        ("kserve_model_ready", "/v2/models/any/versions/7/ready"),
+    ] {
+        get(&server, name, path).await;
+    }
+}
+
+#[tokio::test]
+async fn invocations() {
+    let server = Server::start(config(), says(greeting())).await;
+    let messages = json!([{"role": "user", "content": "Hello"}]);
+    let cases = [
+        (
+            "invocations_stream",
+            json!({"inputs": "Hello", "stream": true, "parameters": {"max_new_tokens": 1, "return_full_text": false}}),
+        ),
+        (
+            "invocations_chat",
+            json!({"messages": messages, "max_tokens": 1}),
+        ),
+        (
+            "invocations_chat_stream",
+            json!({"messages": messages, "max_tokens": 1, "stream": true}),
+        ),
+        (
+            "invocations_completion",
+            json!({"prompt": "Hello", "max_tokens": 1}),
+        ),
+        (
+            "invocations_completion_stream",
+            json!({"prompt": "Hello", "max_tokens": 1, "stream": true}),
+        ),
+        (
+            "invocations_both",
+            json!({"inputs": "Hello", "messages": messages}),
+        ),
+        ("invocations_none", json!({"stream": true})),
+    ];
+    for (name, body) in cases {
+        post(&server, name, "/invocations", body).await;
+    }
+}
+
 #[tokio::test]
 async fn chat_routes() {
     let server = Server::start(config(), says(greeting())).await;
@@ -328,6 +432,22 @@ async fn failures_after_admission() {
             "failed_generate_stream",
             "/generate_stream",
             json!({"inputs": "Hello"}),
+        ),
+        ("failed_compat", "/", json!({"inputs": "Hello"})),
+        (
+            "failed_compat_stream",
+            "/",
+            json!({"inputs": "Hello", "stream": true}),
+        ),
+        (
+            "failed_vertex",
+            "/vertex",
+            json!({"instances": [{"inputs": "Hello"}]}),
+        ),
+        (
+            "failed_kserve",
+            "/v2/models/any/infer",
+            json!({"inputs": [tensor("Hello")]}),
         ),
         (
             "failed_chat",

@@ -3,7 +3,7 @@
 mod reply;
 mod request;
 
-pub(crate) use request::read_parameters;
+pub(crate) use request::{read_parameters, read_prompts};
 
 pub use reply::{NativeOutput, NativeStream, response};
 pub use request::{NativeRequest, NativeRoute, read_generate};

@@ -71,6 +71,35 @@ pub fn read_generate(
     Ok(request)
 }
 
+/// Reads `parameters` for several prompts at once: every one of them gets the same.
+pub(crate) fn read_prompts(
+    parameters: &Json,
+    prompts: Vec<String>,
+    bounds: &Bounds,
+    advisory: impl FnOnce(&mut Fields<'_>) -> Result<(), Refusal>,
+) -> Result<NativeRequest, Refusal> {
+    let mut ignored = Ignored::default();
+    let mut fields = Fields::of(parameters, "parameters")?;
+    let read = read_parameters(&mut fields, &mut ignored)?;
+    refuse_unsupported(&read)?;
+    advisory(&mut fields)?;
+    fields.finish(&mut ignored);
+    if prompts.iter().any(String::is_empty) {
+        return Err(Refusal::validation("inputs", "`inputs` cannot be empty"));
+    }
+    let add_special_tokens = read.add_special_tokens.unwrap_or(true);
+    let mut request = assemble(read, String::new(), false, ignored);
+    request.call.prompts = prompts
+        .into_iter()
+        .map(|text| Prompt::Text {
+            text,
+            add_special_tokens,
+        })
+        .collect();
+    check(&request, bounds)?;
+    Ok(request)
+}
+
 /// The members of `parameters`, types checked.
 pub(crate) struct Parameters {
     best_of: Option<u32>,

@@ -173,6 +173,8 @@ fn config(setup: &Setup) -> RouterConfig {
         log_level: "info".to_owned(),
         compute_type: "cpu".to_owned(),
         docker_label: None,
+        aip_predict_route: None,
+        aip_health_route: None,
     }
 }
 

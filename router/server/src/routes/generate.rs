@@ -1,8 +1,8 @@
 //! TGI's generation routes.
 
+use super::body;
 use super::generation::{Generation, Happening};
 use super::reply::{self, Measure};
-use super::{body, chat, completions};
 use crate::app::AppState;
 use crate::request_log::RequestLog;
 use crate::sse::FrameWriter;
@@ -94,43 +94,7 @@ async fn handle(
     reply::finish(&state, &log, Dialect::Native, result)
 }
 
-/// `SageMaker`'s route: the body says whose request it is.
-#[utoipa::path(
-    post, path = "/invocations", tag = "Text Generation Inference", request_body = CompatGenerateRequest,
-    responses(
-        (status = 200, description = "As `/`, `/v1/chat/completions` or `/v1/completions` would answer"),
-        (status = 422, description = "Input validation error", body = ErrorResponse),
-    )
-)]
-pub(crate) async fn invocations(
-    State(state): State<AppState>,
-    Extension(log): Extension<Arc<RequestLog>>,
-    request: Request,
-) -> Response {
-    log.begin_generation();
-    let json = match body::read_json(&state, request).await {
-        Ok(json) => json,
-        Err(refusal) => return reply::finish(&state, &log, Dialect::Native, Err(refusal)),
-    };
-    let has = |key: &str| matches!(&json, Json::Object(members) if members.iter().any(|(name, _)| name == key));
-    let (dialect, result) = if has("inputs") {
-        let result = run(&state, &log, &json, NativeRoute::Compat).await;
-        (Dialect::Native, result)
-    } else if has("messages") {
-        (Dialect::OpenAi, chat::run(&state, &log, &json).await)
-    } else if has("prompt") {
-        (Dialect::OpenAi, completions::run(&state, &log, &json).await)
-    } else {
-        let refusal = Refusal::shape(
-            "inputs",
-            "one of `inputs`, `messages` and `prompt` must be given",
-        );
-        (Dialect::Native, Err(refusal))
-    };
-    reply::finish(&state, &log, dialect, result)
-}
-
-async fn run(
+pub(super) async fn run(
     state: &AppState,
     log: &Arc<RequestLog>,
     json: &Json,

@@ -95,15 +95,15 @@ pub(crate) struct Generation {
     is_stream: bool,
     last_end: Option<EndReason>,
     /// A place in the house, given back at the end.
-    _permit: OwnedSemaphorePermit,
+    _permit: Arc<OwnedSemaphorePermit>,
 }
 
 impl Generation {
-    /// Validates, tokenises and submits a call.
+    /// Validates, tokenises and submits a call. Several may share a request's place.
     pub(crate) async fn start(
         state: &AppState,
         log: &Arc<RequestLog>,
-        permit: OwnedSemaphorePermit,
+        permit: impl Into<Arc<OwnedSemaphorePermit>>,
         call: Call,
         dialect: Dialect,
     ) -> Result<Self, Refusal> {
@@ -125,8 +125,8 @@ impl Generation {
         };
         log.note(|counts, times| {
             times.validated = Some(log.elapsed());
-            counts.prompt = prompts.tokens();
-            counts.max_new = validated.max_new_tokens();
+            counts.prompt += prompts.tokens();
+            counts.max_new = counts.max_new.max(validated.max_new_tokens());
         });
         let submitted = validated
             .submit(state.engine())
@@ -167,7 +167,7 @@ impl Generation {
             log: Arc::clone(log),
             is_stream,
             last_end: None,
-            _permit: permit,
+            _permit: permit.into(),
         })
     }
 

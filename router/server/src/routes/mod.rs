@@ -8,12 +8,16 @@ pub(crate) mod control;
 pub(crate) mod generate;
 pub(crate) mod generation;
 pub(crate) mod info;
+pub(crate) mod invocations;
+pub(crate) mod kserve;
 pub(crate) mod probes;
 pub(crate) mod reply;
 pub(crate) mod table;
+mod texts;
 pub(crate) mod tokenize;
+pub(crate) mod vertex;
 
-use crate::app::{AppState, dialect_of};
+use crate::app::AppState;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use headrace_dialect::refusal::{Cause, Refusal};
@@ -24,7 +28,7 @@ pub(crate) async fn not_found(State(state): State<AppState>, request: Request) -
     let path = request.uri().path();
     let message = format!("There is no route `{:.200}`", OneLine(path));
     let refusal = Refusal::new(Cause::NotFound, message);
-    reply::refused(&state, dialect_of(path), &refusal)
+    reply::refused(&state, state.dialect_of(path), &refusal)
 }
 
 /// The path has other methods.
@@ -41,5 +45,5 @@ pub(crate) async fn method_not_allowed(
             OneLine(path)
         ),
     );
-    reply::refused(&state, dialect_of(path), &refusal)
+    reply::refused(&state, state.dialect_of(path), &refusal)
 }

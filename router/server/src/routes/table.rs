@@ -1,7 +1,9 @@
 //! The one list of routes: the router is built from it, keys are asked for by it, and the `OpenAPI` document and the
 //! tests are compared with it, so that none of them can forget a route.
 
-use super::{chat, completions, control, generate, info, probes, tokenize};
+use super::{
+    chat, completions, control, generate, info, invocations, kserve, probes, tokenize, vertex,
+};
 use crate::app::AppState;
 use axum::Router;
 use axum::routing::{MethodRouter, get, post};
@@ -89,7 +91,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::post("/v1", || post(generate::compat)).alias("/"),
     Route::post("/generate", || post(generate::generate)),
     Route::post("/generate_stream", || post(generate::generate_stream)),
-    Route::post("/invocations", || post(generate::invocations)),
+    Route::post("/invocations", || post(invocations::invocations)),
     Route::post("/tokenize", || post(tokenize::tokenize)),
     Route::post("/chat_tokenize", || post(tokenize::chat_tokenize)),
     Route::get("/chat_tokenize", || get(tokenize::chat_tokenize))
@@ -105,6 +107,23 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::post("/v1/completions", || post(completions::completions)),
     Route::get("/v1/models", || get(info::models)),
     Route::get("/v1/models/{*id}", || get(info::model)),
+    // Platforms.
+    Route::post("/vertex", || post(vertex::vertex)),
+    Route::get("/v2", || get(kserve::server_metadata)),
+    Route::get("/v2/health/live", || get(kserve::live)).access(Access::Open),
+    Route::get("/v2/health/ready", || get(kserve::ready)).access(Access::Open),
+    Route::get("/v2/models/{model}", || get(kserve::model)),
+    Route::get("/v2/models/{model}/ready", || get(kserve::model_ready)),
+    Route::post("/v2/models/{model}/infer", || post(kserve::infer)),
+    Route::get("/v2/models/{model}/versions/{version}", || {
+        get(kserve::model_version)
+    }),
+    Route::get("/v2/models/{model}/versions/{version}/ready", || {
+        get(kserve::model_version_ready)
+    }),
+    Route::post("/v2/models/{model}/versions/{version}/infer", || {
+        post(kserve::infer_version)
+    }),
     // Operators.
     Route::command("/drain", || post(control::drain)),
     Route::command("/flush_cache", || post(control::flush_cache)),
@@ -126,6 +145,27 @@ pub(crate) fn router(has_admin: bool) -> Router<AppState> {
         .fold(Router::new(), |router, route| {
             router.route(route.path, (route.handler)())
         })
+}
+
+/// Whether a path belongs to one of the routes, or to the page at `/docs`. Control routes count, there or not.
+pub(crate) fn is_taken(path: &str) -> bool {
+    path == "/docs"
+        || path.starts_with("/docs/")
+        || ROUTES.iter().any(|route| fits(route.path, path))
+}
+
+/// Whether a path is one that a pattern in axum's notation stands for.
+fn fits(pattern: &str, path: &str) -> bool {
+    let mut segments = path.split('/');
+    for expected in pattern.split('/') {
+        match segments.next() {
+            // The whole rest.
+            Some(_) if expected.starts_with("{*") => return true,
+            Some(segment) if expected.starts_with('{') || segment == expected => {}
+            _ => return false,
+        }
+    }
+    segments.next().is_none()
 }
 
 /// Who may use a method of a path. A control route's other methods are the admin's too, and what is not in the list is
@@ -155,7 +195,17 @@ mod tests {
             let of_it = ROUTES.iter().filter(|route| route.access == access);
             of_it.map(|route| route.path).collect()
         };
-        assert_eq!(open(Access::Open), ["/", "/health", "/ping", "/ready"]);
+        assert_eq!(
+            open(Access::Open),
+            [
+                "/",
+                "/health",
+                "/ping",
+                "/ready",
+                "/v2/health/live",
+                "/v2/health/ready"
+            ]
+        );
         assert_eq!(open(Access::Closable), ["/info", "/metrics"]);
         for route in ROUTES {
             if matches!(route.access, Access::Open | Access::Closable) {
@@ -183,6 +233,35 @@ mod tests {
             for method in [Method::GET, Method::POST, Method::PUT, Method::DELETE] {
                 assert_eq!(access_of(&method, route.path), Access::Admin);
             }
+        }
+    }
+
+    #[test]
+    fn every_path_of_ours_is_taken_and_vertexs_are_not() {
+        for path in [
+            "/",
+            "/v1",
+            "/generate",
+            "/docs",
+            "/docs/index.html",
+            "/openapi.json",
+            "/api-doc/openapi.json",
+            "/drain",
+            "/reset_prefix_cache",
+            "/v1/models/a/b",
+            "/v2/models/a",
+            "/v2/models/a/versions/1/infer",
+        ] {
+            assert!(is_taken(path), "{path}");
+        }
+        for path in [
+            "/predict",
+            "/v1/endpoints/1/deployedModels/2",
+            "/v1/endpoints/1/deployedModels/2:predict",
+            "/v2/models/a/b/c/d",
+            "/docsx",
+        ] {
+            assert!(!is_taken(path), "{path}");
         }
     }
 

@@ -8,6 +8,7 @@
 
 mod control;
 mod grammar;
+mod platforms;
 mod probes;
 mod readers;
 mod request_log;

@@ -16,7 +16,11 @@ const PAGE: [&str; 2] = ["/docs", "/docs/"];
 
 /// A path that a route answers at.
 fn concrete(route: &Route) -> String {
-    let path = route.path.replace("{*id}", "org/tiny");
+    let path = route
+        .path
+        .replace("{*id}", "org/tiny")
+        .replace("{model}", "any")
+        .replace("{version}", "1");
     assert!(
         !path.contains('{'),
         "{path}: say here what stands for its part"

@@ -76,6 +76,8 @@ pub fn config() -> RouterConfig {
         log_level: "info".to_owned(),
         compute_type: "cpu".to_owned(),
         docker_label: None,
+        aip_predict_route: None,
+        aip_health_route: None,
     }
 }
 
