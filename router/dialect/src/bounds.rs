@@ -43,6 +43,8 @@ pub struct Bounds {
     pub prompts: usize,
     /// Messages of a chat.
     pub messages: usize,
+    /// A request may bring its own chat template.
+    pub request_templates: bool,
 }
 
 impl Bounds {
@@ -62,6 +64,7 @@ impl Bounds {
             top_n: flags.max_top_n_tokens,
             prompts: 1,
             messages: 16_384,
+            request_templates: false,
         };
         match dialect {
             Dialect::Native => common,

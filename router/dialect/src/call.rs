@@ -106,7 +106,8 @@ impl Prompt {
 /// A conversation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChatPrompt {
-    /// Messages as the template gets them: `role`, `content`, `name`, `tool_calls`, `tool_call_id`.
+    /// Messages as `OpenAI` writes them, contents joined: `role`, `content`, `name`, `reasoning_content`, `tool_calls`,
+    /// `tool_call_id`.
     pub messages: Vec<serde_json::Value>,
     /// Open the assistant's turn; `None`: unless the last message is continued.
     pub add_generation_prompt: Option<bool>,
@@ -114,6 +115,12 @@ pub struct ChatPrompt {
     pub continue_final_message: Option<bool>,
     /// Add the tokenizer's special tokens; the template usually has written them.
     pub add_special_tokens: bool,
+    /// Variables for the template (`chat_template_kwargs`).
+    pub variables: serde_json::Map<String, serde_json::Value>,
+    /// Objects for templates that know documents.
+    pub documents: Vec<serde_json::Value>,
+    /// The request's own template, in place of the model's.
+    pub template: Option<String>,
     /// Characters of all contents.
     pub characters: usize,
     /// Bytes of all contents.

@@ -134,9 +134,12 @@ fn unknown_keys_of_many_objects() {
     let [_, _, chat, _] = read_everywhere(&body(before, part, "]}]}"));
     assert!(chat.unwrap().ends_with(" more"));
 
-    let call = |count: usize| format!(r#"{{"function":{{"name":"f","{count}":0}},"{count}":0}}"#);
-    let before = r#"{"messages":[{"role":"assistant","tool_calls":["#;
-    let [_, _, chat, _] = read_everywhere(&body(before, call, "]}]}"));
+    let call = |count: usize| {
+        let call = format!(r#"{{"function":{{"name":"f","{count}":0}},"{count}":0}}"#);
+        let calls = vec![call; 32].join(",");
+        format!(r#"{{"role":"assistant","tool_calls":[{calls}]}}"#)
+    };
+    let [_, _, chat, _] = read_everywhere(&body(r#"{"messages":["#, call, "]}"));
     assert!(chat.unwrap().ends_with(" more"));
 }
 

@@ -131,15 +131,16 @@ impl AppState {
     /// The bounds of a dialect.
     pub(crate) fn bounds(&self, dialect: Dialect) -> Bounds {
         let config = self.config();
-        Bounds::of(
-            dialect,
-            Flags {
-                max_best_of: config.max_best_of,
-                max_stop_sequences: config.max_stop_sequences,
-                max_top_n_tokens: config.max_top_n_tokens,
-                max_client_batch_size: config.max_client_batch_size,
-            },
-        )
+        let flags = Flags {
+            max_best_of: config.max_best_of,
+            max_stop_sequences: config.max_stop_sequences,
+            max_top_n_tokens: config.max_top_n_tokens,
+            max_client_batch_size: config.max_client_batch_size,
+        };
+        Bounds {
+            request_templates: config.trust_request_chat_template,
+            ..Bounds::of(dialect, flags)
+        }
     }
 
     /// What one sequence may be, once a group has been ready.
@@ -393,7 +394,7 @@ mod tests {
             "max_total_tokens": null, "max_batch_prefill_tokens": null, "max_batch_total_tokens": null,
             "max_batch_size": null, "max_client_batch_size": 4, "validation_workers": 1,
             "payload_limit": 2_000_000, "api_keys": [], "admin_key": null, "max_queued_tokens": null,
-            "schedule_policy": "fcfs", "target_itl_ms": null, "stall_timeout_seconds": 60, "lenient_grammar": false, "cors_allow_origin": [], "disable_grammar_support": false,
+            "schedule_policy": "fcfs", "target_itl_ms": null, "stall_timeout_seconds": 60, "lenient_grammar": false, "trust_request_chat_template": false, "cors_allow_origin": [], "disable_grammar_support": false,
             "strict_model_name": false, "guard_info_and_metrics": false, "completions_default_max_tokens": null, "kv_cache_bytes": null,
             "block_size": 16, "prefix_caching": true, "poison_fresh_blocks": false, "log_level": "info",
             "compute_type": "cpu", "docker_label": null, "aip_predict_route": null, "aip_health_route": null

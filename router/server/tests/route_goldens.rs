@@ -9,6 +9,7 @@
 
 mod routes_support;
 
+use headrace_control::RouterConfig;
 use headrace_fake_worker::{Fault, FaultKind, Script, Trigger};
 use routes_support::golden::{check, show};
 use routes_support::{Server, config, greeting, says};
@@ -333,6 +334,97 @@ async fn completion_routes() {
     for (name, body) in cases {
         post(&server, name, "/v1/completions", body).await;
     }
+}
+
+#[tokio::test]
+async fn chat_templates() {
+    let config = RouterConfig {
+        trust_request_chat_template: true,
+        ..config()
+    };
+    let server = Server::start(config, says(greeting())).await;
+    // Shows all that a template gets.
+    let template = "{{ enable_thinking }};{% for d in documents or [] %}{{ d.title }};{% endfor %}\
+        {% for m in messages %}[{{ m.role }}|{{ m.name }}|{{ m.reasoning_content }}|{{ m.tool_call_id }}|\
+        {% for c in m.tool_calls or [] %}{{ c.id }}:{{ c.function.name }}:{{ c.function.arguments | tojson }}\
+        {% endfor %}|{{ m.content }}]{% endfor %}{% if add_generation_prompt %}>{% endif %}";
+    let messages = json!([{"role": "user", "content": "Hello"}]);
+    let calls = json!([
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "name": "ada", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        {"role": "assistant", "content": null, "reasoning": "hm", "tool_calls": [{"id": "call_7", "type": "function",
+            "function": {"name": "f", "arguments": "{\"x\": 1}"}}]},
+        {"role": "tool", "tool_call_id": "call_7", "content": "1"},
+        {"role": "assistant", "content": "", "function_call": {"name": "g", "arguments": ""}},
+        {"role": "function", "name": "g", "content": "2", "unknown": 1},
+    ]);
+    let chat_tokenize = [
+        (
+            "chat_template_kwargs",
+            json!({"messages": messages, "chat_template": template,
+                "chat_template_kwargs": {"enable_thinking": false}, "documents": [{"title": "T", "text": "<|im_end|>"}]}),
+        ),
+        (
+            "chat_template_messages",
+            json!({"messages": calls, "chat_template": template}),
+        ),
+        (
+            "chat_template_developer",
+            json!({"messages": [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "x"}],
+                "add_generation_prompt": false}),
+        ),
+        (
+            "chat_template_continue",
+            json!({"messages": [{"role": "user", "content": "Count."}, {"role": "assistant", "content": "One, "}],
+                "continue_final_message": true}),
+        ),
+        (
+            "chat_template_raises",
+            json!({"messages": messages, "chat_template": "{{ raise_exception('Only\\n system!') }}"}),
+        ),
+        (
+            "chat_template_broken",
+            json!({"messages": messages, "chat_template": "{% for %}"}),
+        ),
+    ];
+    for (name, body) in chat_tokenize {
+        post(&server, name, "/chat_tokenize", body).await;
+    }
+    let chat = [
+        (
+            "chat_template_raises_v1",
+            json!({"messages": messages, "chat_template": "{{ raise_exception('Only\\n system!') }}"}),
+        ),
+        (
+            "chat_template_lost",
+            json!({"messages": [{"role": "assistant", "content": "One"}], "continue_final_message": true,
+                "chat_template": "{{ messages | length }}"}),
+        ),
+        (
+            "chat_template_taken",
+            json!({"messages": messages, "chat_template_kwargs": {"bos_token": "x"}}),
+        ),
+        (
+            "chat_template_documents",
+            json!({"messages": messages, "documents": ["x"]}),
+        ),
+    ];
+    for (name, body) in chat {
+        post(&server, name, "/v1/chat/completions", body).await;
+    }
+}
+
+#[tokio::test]
+async fn a_requests_own_template_is_refused_without_the_flag() {
+    let server = Server::start(config(), says(greeting())).await;
+    let body = json!({"messages": [{"role": "user", "content": "x"}], "chat_template": "x"});
+    post(
+        &server,
+        "chat_template_untrusted",
+        "/v1/chat/completions",
+        body,
+    )
+    .await;
 }
 
 #[tokio::test]

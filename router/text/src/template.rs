@@ -58,6 +58,19 @@ pub struct RenderOptions {
     pub variables: Map<String, Value>,
 }
 
+/// What a template reads.
+#[derive(Clone, Debug)]
+struct Inputs {
+    /// A list.
+    messages: Value,
+    /// A list, or null.
+    tools: Value,
+    /// A list, or null.
+    documents: Value,
+    /// An object.
+    variables: Value,
+}
+
 /// A model's chat template, compiled and probed.
 #[derive(Debug)]
 pub struct ChatTemplate {
@@ -143,41 +156,37 @@ impl ChatTemplate {
         let (engine, shape) = self.engine_for(options.tools.is_some());
         let mut messages = adapt::adapt(messages, shape)?;
         self.triggers.check_roles(&messages)?;
-        if options.continue_final_message {
-            tag_last(&mut messages, options)?;
-        }
-        let render = |messages: &[Value], tools: Option<&Value>, documents: Option<&Value>| {
-            let text = engine.render(&self.named_tokens, messages, tools, documents, options)?;
-            if options.continue_final_message {
-                cut_at_tag(text)
-            } else {
-                Ok(text)
-            }
+        let continued = if options.continue_final_message {
+            Some(tag_last(&mut messages, options)?)
+        } else {
+            None
         };
-        let text = render(
-            &messages,
-            options.tools.as_ref(),
-            options.documents.as_ref(),
-        )?;
-        let Some(masked) = self.triggers.mask(
-            &messages,
-            options.tools.as_ref(),
-            options.documents.as_ref(),
-            &text,
-        ) else {
+        let inputs = Inputs {
+            messages: Value::Array(messages),
+            tools: options.tools.clone().unwrap_or_default(),
+            documents: options.documents.clone().unwrap_or_default(),
+            variables: Value::Object(options.variables.clone()),
+        };
+        let render = |inputs: &Inputs| {
+            engine.render(&self.named_tokens, inputs, options.add_generation_prompt)
+        };
+        let mut text = render(&inputs)?;
+        if let Some(content) = &continued {
+            text = cut_at_tag(text, Some(content))?;
+        }
+        let Some((masked, mask)) = self.triggers.mask(&inputs, &text) else {
             return Ok(RenderedPrompt::trusted(text));
         };
-        let second = render(
-            &masked.messages,
-            masked.tools.as_ref(),
-            masked.documents.as_ref(),
-        );
+        let second = render(&masked).and_then(|second| match continued {
+            Some(_) => cut_at_tag(second, None),
+            None => Ok(second),
+        });
         let aligned = second
             .ok()
-            .and_then(|second| marks::align(&text, &second, masked.mask));
+            .and_then(|second| marks::align(&text, &second, mask));
         let content_marks = match aligned {
             Some(content_marks) => content_marks,
-            None => self.triggers.search(&messages, &text)?,
+            None => self.triggers.search(&inputs, &text)?,
         };
         Ok(RenderedPrompt {
             text,
@@ -186,7 +195,8 @@ impl ChatTemplate {
     }
 }
 
-fn tag_last(messages: &mut [Value], options: &RenderOptions) -> Result<(), TemplateError> {
+/// Marks the end of the last message's text, and gives that text back.
+fn tag_last(messages: &mut [Value], options: &RenderOptions) -> Result<String, TemplateError> {
     let refuse = |why: &str| Err(TemplateError::Messages(why.to_owned()));
     if options.add_generation_prompt {
         return refuse("add_generation_prompt and continue_final_message exclude each other");
@@ -194,25 +204,31 @@ fn tag_last(messages: &mut [Value], options: &RenderOptions) -> Result<(), Templ
     let content = messages
         .last_mut()
         .and_then(|message| message.get_mut("content"));
-    match content {
-        Some(Value::String(text)) => text.push_str(CONTINUE_TAG),
+    let text = match content {
+        Some(Value::String(text)) => text,
         Some(Value::Array(parts)) => {
             let text = parts.iter_mut().rev().find_map(|part| part.get_mut("text"));
             let Some(Value::String(text)) = text else {
                 return refuse("the last message has no text to continue");
             };
-            text.push_str(CONTINUE_TAG);
+            text
         }
         Some(_) | None => return refuse("the last message has no content to continue"),
-    }
-    Ok(())
+    };
+    let content = text.clone();
+    text.push_str(CONTINUE_TAG);
+    Ok(content)
 }
 
-fn cut_at_tag(mut text: String) -> Result<String, TemplateError> {
+/// The text up to the tag. `content` must be in it as it was sent but for space around it: a template may leave parts of
+/// a message out (reasoning), and the model would go on with another text than the client has.
+fn cut_at_tag(mut text: String, content: Option<&String>) -> Result<String, TemplateError> {
     let bare = CONTINUE_TAG.trim_end();
-    let Some(start) = text.rfind(bare) else {
+    let is_whole = content.is_none_or(|content| text.contains(content.trim()));
+    let Some(start) = text.rfind(bare).filter(|_| is_whole) else {
         return Err(TemplateError::Messages(
-            "the last message cannot be continued: the chat template does not show it".into(),
+            "the last message cannot be continued: the chat template does not show it as it is"
+                .into(),
         ));
     };
     let keeps_space = text[start..].starts_with(CONTINUE_TAG);

@@ -2,6 +2,7 @@
 
 use super::common::{StreamShape, read_common};
 use super::messages::read_messages;
+use super::template_fields::read_template_fields;
 use crate::bounds::Bounds;
 use crate::call::{Call, Prompt, Report};
 use crate::fields::Fields;
@@ -30,15 +31,7 @@ pub fn read_chat(json: &Json, bounds: &Bounds) -> Result<ChatCall, Refusal> {
     let mut ignored = Ignored::default();
     let common = read_common(&mut body, bounds, &mut ignored)?;
     let mut chat = read_messages(body.required("messages")?, bounds, &mut ignored)?;
-    chat.add_generation_prompt = body.boolean("add_generation_prompt")?;
-    chat.continue_final_message = body.boolean("continue_final_message")?;
-    chat.add_special_tokens = body.boolean("add_special_tokens")?.unwrap_or(false);
-    if chat.add_generation_prompt == Some(true) && chat.continue_final_message == Some(true) {
-        return Err(Refusal::validation(
-            "continue_final_message",
-            "`continue_final_message` and `add_generation_prompt` exclude each other",
-        ));
-    }
+    read_template_fields(&mut body, bounds, &mut chat)?;
     let top_logprobs = body.u32("top_logprobs")?;
     let logprobs = body.boolean("logprobs")?;
     let max_completion_tokens = body.u32("max_completion_tokens")?;

@@ -30,7 +30,7 @@ const ADVISORY: [&str; 13] = [
 
 /// Fields that headrace does not honour: refused unless their value asks for nothing. Each with the values, besides
 /// `null` and empty ones, that do.
-const REFUSED: [(&str, &[&str]); 33] = [
+const REFUSED: [(&str, &[&str]); 30] = [
     ("tools", &[]),
     ("tool_choice", &[r#""none""#, r#""auto""#]),
     ("functions", &[]),
@@ -59,9 +59,6 @@ const REFUSED: [(&str, &[&str]); 33] = [
     ("truncate_prompt_tokens", &[]),
     ("return_token_ids", &["false"]),
     ("return_tokens_as_token_ids", &["false"]),
-    ("chat_template", &[]),
-    ("chat_template_kwargs", &[]),
-    ("documents", &[]),
     ("watermark", &["false"]),
     ("adapter_id", &[]),
 ];

@@ -1,6 +1,7 @@
 //! Reads `/v1/completions`.
 
 use super::common::{StreamShape, read_common};
+use super::template_fields::TEMPLATE_FIELDS;
 use crate::bounds::Bounds;
 use crate::call::{Call, Prompt, Report};
 use crate::fields::Fields;
@@ -36,6 +37,9 @@ pub fn read_completion(
     let prompts = read_prompts(body.required("prompt")?, bounds, add_special_tokens)?;
     let logprobs = read_logprobs(&mut body)?;
     let best_of = body.u32("best_of")?;
+    for key in TEMPLATE_FIELDS {
+        body.refused_unless(key, Json::is_empty)?;
+    }
     body.refused_unless("echo", |value| value.to_value() == false)?;
     if body
         .string("suffix")?

@@ -1,5 +1,6 @@
 //! Reads the messages of a chat into what templates get.
 
+use super::message_calls::{FunctionCalls, ID_BYTES, NAME_BYTES, read_calls};
 use crate::bounds::Bounds;
 use crate::call::ChatPrompt;
 use crate::fields::Fields;
@@ -7,6 +8,12 @@ use crate::ignored::Ignored;
 use crate::json::Json;
 use crate::refusal::Refusal;
 use serde_json::{Map, Value};
+
+/// Bytes of a role at most. Roles are compared as they are written; one that no dialect has is the template's business.
+const ROLE_BYTES: usize = 64;
+
+/// Names under which clients send an assistant's reasoning back; the last of them that is there counts.
+const REASONING_KEYS: [&str; 3] = ["thinking", "reasoning", "reasoning_content"];
 
 /// Reads `messages`. Text parts are joined with the empty string, as in TGI; parts of other kinds are refused,
 /// for the models served here read text only.
@@ -42,9 +49,19 @@ pub(super) fn read_messages(
         ));
     }
     let mut chat = ChatPrompt::default();
+    let mut functions = FunctionCalls::default();
     for (index, item) in items.iter().enumerate() {
-        let message = read_message(item, &format!("messages[{index}]"), &mut chat, ignored)?;
-        chat.messages.push(message);
+        let path = format!("messages[{index}]");
+        let message = read_message(item, &path, &mut functions, ignored)?;
+        for key in ["content", "reasoning_content"] {
+            let text = message.get(key).and_then(Value::as_str).unwrap_or_default();
+            chat.characters += text.chars().count();
+            chat.weight += text.len();
+        }
+        if let Some(calls) = message.get("tool_calls") {
+            chat.weight += calls.to_string().len();
+        }
+        chat.messages.push(Value::Object(message));
     }
     Ok(chat)
 }
@@ -52,59 +69,80 @@ pub(super) fn read_messages(
 fn read_message(
     json: &Json,
     path: &str,
-    chat: &mut ChatPrompt,
+    functions: &mut FunctionCalls,
     ignored: &mut Ignored,
-) -> Result<Value, Refusal> {
+) -> Result<Map<String, Value>, Refusal> {
     let mut fields = Fields::of(json, path)?;
-    let mut message = Map::new();
-    let role = match fields.required("role")? {
-        Json::String(role) => role.clone(),
-        other => {
-            return Err(Refusal::wrong_type(
-                &fields.path_of("role"),
-                &other.describe(),
-                "a string",
-            ));
-        }
+    let Some(role) = read_short(&mut fields, "role", ROLE_BYTES)? else {
+        let path = fields.path_of("role");
+        return Err(Refusal::shape(&path, &format!("missing field `{path}`")));
     };
-    let tool_calls = fields.get("tool_calls")?.filter(|calls| !calls.is_empty());
-    let has_calls = tool_calls.is_some();
-    let content = match fields.get("content")? {
-        // An assistant's turn without text is how histories tell of an empty answer.
-        None if role == "assistant" && !has_calls => Some(String::new()),
+    let calls = read_calls(&mut fields, functions, ignored)?;
+    let mut content = match fields.get("content")? {
         None => None,
         Some(json) => Some(read_content(json, &fields.path_of("content"), ignored)?),
     };
-    let call_path = fields.path_of("tool_calls");
-    let name = fields.string("name")?;
-    let tool_call_id = fields.string("tool_call_id")?;
-    fields.advisory(&["refusal", "annotations", "audio", "function_call"])?;
-    if content.is_none() && tool_calls.is_none() {
+    let name = read_short(&mut fields, "name", NAME_BYTES)?;
+    let mut tool_call_id = read_short(&mut fields, "tool_call_id", ID_BYTES)?.map(str::to_owned);
+    let mut reasoning = None;
+    if role == "assistant" {
+        for key in REASONING_KEYS {
+            reasoning = fields.string(key)?.or(reasoning);
+        }
+        // What the assistant said in place of an answer.
+        let refusal = fields.string("refusal")?.filter(|text| !text.is_empty());
+        content = content.or(refusal.map(str::to_owned));
+        if content.is_none() && calls.is_none() {
+            // A turn without text is how histories tell of an empty answer.
+            content = Some(String::new());
+        }
+        fields.refused_unless("audio", Json::is_empty)?;
+    }
+    if role == "function" && tool_call_id.is_none() {
+        tool_call_id = functions.answered(name);
+    }
+    fields.advisory(&["annotations", "refusal"])?;
+    if content.is_none() && calls.is_none() {
         let path = fields.path_of("content");
         return Err(Refusal::shape(&path, &format!("missing field `{path}`")));
     }
     fields.finish(ignored);
+    let mut message = Map::new();
     message.insert("role".to_owned(), role.into());
-    if let Some(text) = &content {
-        chat.characters += text.chars().count();
-        chat.weight += text.len();
-    }
     message.insert(
         "content".to_owned(),
         content.map_or(Value::Null, Value::from),
     );
-    if let Some(name) = name {
-        message.insert("name".to_owned(), name.into());
+    for (key, value) in [
+        ("name", name.map(Value::from)),
+        ("reasoning_content", reasoning.map(Value::from)),
+        ("tool_calls", calls),
+        ("tool_call_id", tool_call_id.map(Value::from)),
+    ] {
+        if let Some(value) = value {
+            message.insert(key.to_owned(), value);
+        }
     }
-    if let Some(calls) = tool_calls {
-        let calls = read_tool_calls(calls, &call_path, ignored)?;
-        chat.weight += calls.to_string().len();
-        message.insert("tool_calls".to_owned(), calls);
+    Ok(message)
+}
+
+/// A string of `most` bytes at most.
+pub(super) fn read_short<'a>(
+    fields: &mut Fields<'a>,
+    key: &'static str,
+    most: usize,
+) -> Result<Option<&'a str>, Refusal> {
+    match fields.string(key)? {
+        Some(text) if text.len() > most => {
+            let path = fields.path_of(key);
+            let given = text.len();
+            Err(Refusal::validation(
+                &path,
+                format!("`{path}` must have at most {most} bytes. Given: {given}"),
+            ))
+        }
+        other => Ok(other),
     }
-    if let Some(id) = tool_call_id {
-        message.insert("tool_call_id".to_owned(), id.into());
-    }
-    Ok(Value::Object(message))
 }
 
 /// A string, or text parts.
@@ -156,45 +194,6 @@ fn read_part<'a>(json: &'a Json, path: &str, ignored: &mut Ignored) -> Result<&'
             ))
         }
     }
-}
-
-/// Past calls of the assistant: an id, a type, and a function with a name and arguments. Templates get these keys
-/// and no other.
-fn read_tool_calls(json: &Json, path: &str, ignored: &mut Ignored) -> Result<Value, Refusal> {
-    let Json::Array(calls) = json else {
-        return Err(Refusal::wrong_type(
-            path,
-            &json.describe(),
-            "a sequence of tool calls",
-        ));
-    };
-    let mut read = Vec::with_capacity(calls.len());
-    for (index, call) in calls.iter().enumerate() {
-        let path = format!("{path}[{index}]");
-        let mut fields = Fields::of(call, &path)?;
-        let mut function = Fields::of(fields.required("function")?, &fields.path_of("function"))?;
-        if function.string("name")?.is_none() {
-            let path = function.path_of("name");
-            return Err(Refusal::shape(&path, &format!("missing field `{path}`")));
-        }
-        let mut kept = Map::new();
-        for key in ["id", "type", "index"] {
-            if let Some(value) = fields.get(key)? {
-                kept.insert(key.to_owned(), value.to_value());
-            }
-        }
-        let mut kept_function = Map::new();
-        for key in ["name", "arguments"] {
-            if let Some(value) = function.get(key)? {
-                kept_function.insert(key.to_owned(), value.to_value());
-            }
-        }
-        function.finish(ignored);
-        fields.finish(ignored);
-        kept.insert("function".to_owned(), Value::Object(kept_function));
-        read.push(Value::Object(kept));
-    }
-    Ok(Value::Array(read))
 }
 
 #[cfg(test)]
@@ -276,6 +275,49 @@ mod tests {
     }
 
     #[test]
+    fn unknown_keys_of_messages_are_named() {
+        let (chat, ignored) = read_with_ignored(&serde_json::json!([
+            {"role": "user", "content": "x", "reasoning_content": "not an assistant", "refusal": null, "audio": 1},
+            {"role": "assistant", "content": "x", "reasoning_details": [], "annotations": []},
+        ]))
+        .unwrap();
+        assert_eq!(
+            ignored.keys(),
+            [
+                "messages[0].reasoning_content",
+                "messages[0].audio",
+                "messages[1].reasoning_details"
+            ]
+        );
+        assert_eq!(
+            chat.messages[0],
+            serde_json::json!({"role": "user", "content": "x"})
+        );
+    }
+
+    #[test]
+    fn an_assistants_reasoning_and_refusal_reach_the_template() {
+        let chat = read(&serde_json::json!([
+            {"role": "assistant", "content": "a", "reasoning": "r"},
+            {"role": "assistant", "content": "a", "reasoning": "r", "reasoning_content": "c", "thinking": "t"},
+            {"role": "assistant", "content": null, "refusal": "I will not."},
+            {"role": "assistant", "content": "a", "refusal": null, "audio": null, "function_call": null},
+            {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
+        ]))
+        .unwrap();
+        assert_eq!(
+            chat.messages,
+            [
+                serde_json::json!({"role": "assistant", "content": "a", "reasoning_content": "r"}),
+                serde_json::json!({"role": "assistant", "content": "a", "reasoning_content": "c"}),
+                serde_json::json!({"role": "assistant", "content": "I will not."}),
+                serde_json::json!({"role": "assistant", "content": "a"}),
+                serde_json::json!({"role": "assistant", "content": "No."}),
+            ]
+        );
+    }
+
+    #[test]
     fn an_assistants_null_content_is_empty() {
         for message in [
             serde_json::json!({"role": "assistant", "content": null}),
@@ -310,6 +352,33 @@ mod tests {
                 serde_json::json!([{"role": "user", "content": 7}]),
                 "Failed to deserialize the JSON body into the target type: messages[0].content: invalid type: \
                  integer `7`, expected a string or a sequence of parts",
+            ),
+            (
+                serde_json::json!([{"role": "user", "content": [
+                    {"type": "text", "text": "x"}, {"type": "input_audio", "input_audio": {}}]}]),
+                "Input validation error: `messages[0].content[1]`: content of type \"input_audio\" is not supported \
+                 by this model",
+            ),
+            (
+                serde_json::json!([{"role": "assistant", "content": "x", "audio": {"id": "a"}}]),
+                "Input validation error: `messages[0].audio`: this field is not supported",
+            ),
+            (
+                serde_json::json!([{"role": "assistant", "content": "x", "reasoning": {}}]),
+                "Failed to deserialize the JSON body into the target type: messages[0].reasoning: invalid type: map, \
+                 expected a string",
+            ),
+            (
+                serde_json::json!([{"role": "r".repeat(65), "content": "x"}]),
+                "Input validation error: `messages[0].role` must have at most 64 bytes. Given: 65",
+            ),
+            (
+                serde_json::json!([{"role": "user", "name": "n".repeat(257), "content": "x"}]),
+                "Input validation error: `messages[0].name` must have at most 256 bytes. Given: 257",
+            ),
+            (
+                serde_json::json!([{"role": "tool", "tool_call_id": "n".repeat(257), "content": "x"}]),
+                "Input validation error: `messages[0].tool_call_id` must have at most 256 bytes. Given: 257",
             ),
             (
                 serde_json::json!([]),

@@ -6,8 +6,10 @@ mod common;
 mod completion_reply;
 mod completion_request;
 mod logprobs;
+mod message_calls;
 mod messages;
 mod stream;
+mod template_fields;
 mod token_rules;
 mod tokenize;
 

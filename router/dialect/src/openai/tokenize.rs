@@ -1,6 +1,7 @@
 //! Reads `/tokenize` and `/chat_tokenize`.
 
 use super::messages::read_messages;
+use super::template_fields::{TEMPLATE_FIELDS, read_template_fields};
 use crate::bounds::Bounds;
 use crate::call::Prompt;
 use crate::fields::Fields;
@@ -64,11 +65,12 @@ pub fn read_tokenize(json: &Json, bounds: &Bounds) -> Result<TokenizeCall, Refus
     let prompt = if let Some(messages) = messages {
         body.refused_unless("tools", Json::is_empty)?;
         let mut chat = read_messages(messages, bounds, &mut ignored)?;
-        chat.add_generation_prompt = body.boolean("add_generation_prompt")?;
-        chat.continue_final_message = body.boolean("continue_final_message")?;
-        chat.add_special_tokens = add_special_tokens.unwrap_or(false);
+        read_template_fields(&mut body, bounds, &mut chat)?;
         Prompt::Chat(chat)
     } else {
+        for key in TEMPLATE_FIELDS {
+            body.refused_unless(key, Json::is_empty)?;
+        }
         Prompt::Text {
             text: required_text(&mut body, "prompt")?,
             add_special_tokens: add_special_tokens.unwrap_or(true),

@@ -7,7 +7,7 @@ use crate::tokenise::PoolFailure;
 use headrace_dialect::call::{ChatPrompt, Prompt};
 use headrace_dialect::refusal::{Cause, Refusal};
 use headrace_text::{
-    Encoding, RenderOptions, RenderedPrompt, SpecialText, TemplateError, Tokenizer,
+    ChatTemplate, Encoding, RenderOptions, RenderedPrompt, SpecialText, TemplateError, Tokenizer,
 };
 
 /// The ids of every prompt, cut to the last `truncate`.
@@ -136,15 +136,27 @@ fn encode_chat(
 }
 
 fn render(services: &ModelServices, chat: &ChatPrompt) -> Result<RenderedPrompt, Refusal> {
-    let template = services
-        .template
-        .as_ref()
-        .map_err(|problem| template_refusal(problem))?;
+    let own;
+    let template = match &chat.template {
+        Some(text) => {
+            own = ChatTemplate::compile(text, &services.tokenizer).map_err(|error| {
+                Refusal::new(Cause::Template, format!("Template error: {error}"))
+                    .with_param("chat_template")
+            })?;
+            &own
+        }
+        None => services
+            .template
+            .as_deref()
+            .map_err(|problem| template_refusal(problem))?,
+    };
     let continues = chat.continues();
     let options = RenderOptions {
         add_generation_prompt: chat.add_generation_prompt.unwrap_or(!continues),
         continue_final_message: continues,
-        ..RenderOptions::default()
+        tools: None,
+        documents: (!chat.documents.is_empty()).then(|| chat.documents.clone().into()),
+        variables: chat.variables.clone(),
     };
     template
         .render(&chat.messages, &options)

@@ -30,6 +30,8 @@ pub(super) struct Shape {
     pub(super) wants_argument_text: bool,
     /// The role `developer` is shown; else it becomes `system`.
     pub(super) knows_developer: bool,
+    /// The role `function` is shown; else it becomes `tool`.
+    pub(super) knows_function: bool,
     /// Tool definitions are shown.
     pub(super) shows_tools: bool,
     pub(super) ids: ToolCallIds,
@@ -48,6 +50,7 @@ impl Shape {
             (!self.takes_null).then_some("null content as empty text"),
             self.wants_argument_text.then_some("arguments as JSON text"),
             (!self.knows_developer).then_some("developer as system"),
+            (!self.knows_function).then_some("function as tool"),
             ids,
         ]
         .into_iter()
@@ -74,8 +77,10 @@ pub(super) fn adapt(messages: &[Value], shape: Shape) -> Result<Vec<Value>, Temp
         let Some(Value::String(role)) = message.get_mut("role") else {
             return Err(refused(index, "has no role"));
         };
-        if role == "developer" && !shape.knows_developer {
-            "system".clone_into(role);
+        match role.as_str() {
+            "developer" if !shape.knows_developer => "system".clone_into(role),
+            "function" if !shape.knows_function => "tool".clone_into(role),
+            _ => {}
         }
         let content = message.remove("content").unwrap_or(Value::Null);
         let content = adapt_content(content, shape).map_err(|why| refused(index, &why))?;
@@ -163,7 +168,10 @@ fn adapt_call(call: &mut Value, shape: Shape, ids: &mut CallIds) {
     };
     match arguments {
         Value::String(text) if !shape.wants_argument_text => {
-            if let Ok(parsed @ Value::Object(_)) = serde_json::from_str(text) {
+            // Calls without arguments come with an empty text, too.
+            if text.trim().is_empty() {
+                *arguments = Value::Object(Map::new());
+            } else if let Ok(parsed @ Value::Object(_)) = serde_json::from_str(text) {
                 *arguments = parsed;
             }
         }

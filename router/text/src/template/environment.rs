@@ -4,11 +4,10 @@
 //! bounded: a text that a template doubles in a variable; templates come from the model's folder, never from a
 //! request.
 
-use super::{RenderOptions, python};
+use super::{Inputs, python};
 use crate::error::TemplateError;
 use minijinja::value::{Kwargs, Value as JinjaValue, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Output, State, UndefinedBehavior};
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -63,28 +62,31 @@ impl Engine {
     pub(super) fn render(
         &self,
         named_tokens: &BTreeMap<String, String>,
-        messages: &[Value],
-        tools: Option<&Value>,
-        documents: Option<&Value>,
-        options: &RenderOptions,
+        inputs: &Inputs,
+        add_generation_prompt: bool,
     ) -> Result<String, TemplateError> {
         let mut context: BTreeMap<&str, JinjaValue> = BTreeMap::new();
         for (name, text) in named_tokens {
             context.insert(name, JinjaValue::from(text.as_str()));
         }
-        for (name, value) in &options.variables {
+        for (name, value) in inputs.variables.as_object().into_iter().flatten() {
             context.insert(name, JinjaValue::from_serialize(value));
         }
-        context.insert("messages", JinjaValue::from_serialize(messages));
-        context.insert("tools", JinjaValue::from_serialize(tools));
-        context.insert("documents", JinjaValue::from_serialize(documents));
+        for (name, value) in [
+            ("messages", &inputs.messages),
+            ("tools", &inputs.tools),
+            ("documents", &inputs.documents),
+        ] {
+            context.insert(name, JinjaValue::from_serialize(value));
+        }
         context.insert(
             "add_generation_prompt",
-            JinjaValue::from(options.add_generation_prompt),
+            JinjaValue::from(add_generation_prompt),
         );
+        let num_messages = inputs.messages.as_array().map_or(0, Vec::len);
         let mut environment = self.environment.clone();
         environment.set_fuel(Some(
-            BASE_FUEL + FUEL_PER_MESSAGE.saturating_mul(messages.len() as u64),
+            BASE_FUEL + FUEL_PER_MESSAGE.saturating_mul(num_messages as u64),
         ));
         let mut out = Bounded {
             bytes: Vec::new(),

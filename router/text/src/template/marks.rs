@@ -1,5 +1,6 @@
 //! Where in a rendered prompt the characters came from a content (see the module above).
 
+use super::Inputs;
 use crate::error::TemplateError;
 use crate::tokenizer::Tokenizer;
 use serde_json::Value;
@@ -19,14 +20,6 @@ pub(super) struct Triggers {
     /// Normalising may turn any of these into one of the former.
     all_beyond_ascii: bool,
     literals: Vec<String>,
-}
-
-/// A conversation with the trigger characters of its contents replaced.
-pub(super) struct Masked {
-    pub(super) messages: Vec<Value>,
-    pub(super) tools: Option<Value>,
-    pub(super) documents: Option<Value>,
-    pub(super) mask: char,
 }
 
 impl Triggers {
@@ -75,23 +68,10 @@ impl Triggers {
         Ok(())
     }
 
-    /// The conversation with masks, or `None` if no content holds a trigger.
-    pub(super) fn mask(
-        &self,
-        messages: &[Value],
-        tools: Option<&Value>,
-        documents: Option<&Value>,
-        rendered: &str,
-    ) -> Option<Masked> {
-        let contents = || {
-            messages
-                .iter()
-                .filter(|message| is_guarded(message))
-                .chain(tools)
-                .chain(documents)
-        };
+    /// The inputs with masks, and the mask; `None` if no content holds a trigger.
+    pub(super) fn mask(&self, inputs: &Inputs, rendered: &str) -> Option<(Inputs, char)> {
         let mut has_trigger = false;
-        for value in contents() {
+        for value in guarded(inputs) {
             each_text(value, &mut |text| {
                 has_trigger = has_trigger || text.chars().any(|c| self.is_trigger(c));
             });
@@ -103,47 +83,43 @@ impl Triggers {
             .filter_map(char::from_u32)
             .find(|&mask| {
                 let mut is_used = rendered.contains(mask);
-                for value in messages.iter().chain(tools).chain(documents) {
+                for value in [
+                    &inputs.messages,
+                    &inputs.tools,
+                    &inputs.documents,
+                    &inputs.variables,
+                ] {
                     each_text(value, &mut |text| is_used = is_used || text.contains(mask));
                 }
                 !is_used
             })?;
-        let replace = |value: &Value| {
-            let mut value = value.clone();
-            replace_texts(&mut value, &|text| {
-                text.chars()
-                    .map(|c| if self.is_trigger(c) { mask } else { c })
-                    .collect()
-            });
-            value
+        let mut masked = inputs.clone();
+        let replace = |text: &str| {
+            text.chars()
+                .map(|c| if self.is_trigger(c) { mask } else { c })
+                .collect()
         };
-        Some(Masked {
-            messages: messages
-                .iter()
-                .map(|message| {
-                    if is_guarded(message) {
-                        replace(message)
-                    } else {
-                        message.clone()
-                    }
-                })
-                .collect(),
-            tools: tools.map(replace),
-            documents: documents.map(replace),
-            mask,
-        })
+        let messages = masked.messages.as_array_mut().into_iter().flatten();
+        for value in messages
+            .filter(|message| is_guarded(message))
+            .chain([&mut masked.tools, &mut masked.documents])
+            .chain([&mut masked.variables])
+        {
+            replace_texts(value, &replace);
+        }
+        Some((masked, mask))
     }
 
     /// Where the contents that hold a whole added token stand in `rendered`.
     pub(super) fn search(
         &self,
-        messages: &[Value],
+        inputs: &Inputs,
         rendered: &str,
     ) -> Result<Vec<Range<usize>>, TemplateError> {
         let mut found: Vec<Range<usize>> = Vec::new();
         let mut lost = None;
-        for message in messages.iter().filter(|message| is_guarded(message)) {
-            each_text(message, &mut |text| {
+        for value in guarded(inputs) {
+            each_text(value, &mut |text| {
                 let Some(literal) = self.literals.iter().find(|literal| text.contains(*literal))
                 else {
                     return;
@@ -171,6 +147,17 @@ impl Triggers {
         }
         Ok(marks)
     }
+}
+
+/// What letters may come from that are no control tokens.
+fn guarded(inputs: &Inputs) -> impl Iterator<Item = &Value> {
+    inputs
+        .messages
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|message| is_guarded(message))
+        .chain([&inputs.tools, &inputs.documents, &inputs.variables])
 }
 
 /// Assistants' own words may hold the tokens that they wrote (reasoning, tool calls).

@@ -1,6 +1,6 @@
 //! Finds out at load what a template wants, by rendering small conversations with words that stand nowhere else.
 
-use super::RenderOptions;
+use super::Inputs;
 use super::adapt::{Shape, ToolCallIds};
 use super::environment::Engine;
 use serde_json::{Value, json};
@@ -11,6 +11,7 @@ const SYSTEM: &str = "probe-of-system-text";
 const FUNCTION: &str = "probe_of_function";
 const KEY: &str = "probe_of_key";
 const ARGUMENT: &str = "probe_of_argument";
+const RESULT: &str = "probe-of-result";
 const TOOL: &str = "probe_of_tool";
 const CALL_ID: &str = "call_probe_of_id_0001";
 const NINE: &str = "pr0be0Id9";
@@ -40,6 +41,7 @@ pub(super) fn shape(engine: &Engine, named_tokens: &BTreeMap<String, String>) ->
             ],
             SYSTEM,
         ),
+        knows_function: prober.knows_function(wants_argument_text),
         shows_tools: prober.shows_tools(),
         ids: prober.ids(wants_argument_text),
     }
@@ -47,13 +49,13 @@ pub(super) fn shape(engine: &Engine, named_tokens: &BTreeMap<String, String>) ->
 
 impl Prober<'_> {
     fn render(&self, messages: &[Value], tools: Option<&Value>) -> Option<String> {
-        let options = RenderOptions {
-            add_generation_prompt: true,
-            ..RenderOptions::default()
+        let inputs = Inputs {
+            messages: messages.to_vec().into(),
+            tools: tools.cloned().unwrap_or_default(),
+            documents: Value::Null,
+            variables: Value::Null,
         };
-        self.engine
-            .render(self.named_tokens, messages, tools, None, &options)
-            .ok()
+        self.engine.render(self.named_tokens, &inputs, true).ok()
     }
 
     fn shows(&self, messages: &[Value], text: &str) -> bool {
@@ -82,12 +84,26 @@ impl Prober<'_> {
         assistant["content"] = content;
         let mut messages = vec![self.message("user", USER), assistant];
         if with_result {
-            let mut result = self.message("tool", "probe-of-result");
+            let mut result = self.message("tool", RESULT);
             result["tool_call_id"] = id.into();
             result["name"] = FUNCTION.into();
             messages.push(result);
         }
         messages
+    }
+
+    /// Results in the role `function`, as the older API sent them.
+    fn knows_function(&self, wants_argument_text: bool) -> bool {
+        let arguments = if wants_argument_text {
+            json!("{}")
+        } else {
+            json!({})
+        };
+        let mut messages = self.call(self.empty(), NINE, &arguments, true);
+        if let Some(result) = messages.last_mut() {
+            result["role"] = "function".into();
+        }
+        self.shows(&messages, RESULT)
     }
 
     fn empty(&self) -> Value {
