@@ -38,6 +38,7 @@ RUN python3 -m venv /opt/build \
     && PATH="/opt/build/bin:${PATH}" /opt/build/bin/pip wheel --no-build-isolation --no-deps -w /tmp/wheel . \
     && /opt/headrace/bin/pip install --no-deps /tmp/wheel/headrace-*.whl \
     && strip /opt/headrace/bin/launcher /opt/headrace/bin/router /opt/headrace/bin/text-generation-launcher \
+        /opt/headrace/bin/text-generation-server \
     && /opt/headrace/bin/pip uninstall -y pip setuptools wheel \
     && find /opt/headrace -name __pycache__ -prune -exec rm -rf {} + \
     && test -x /opt/headrace/bin/launcher \

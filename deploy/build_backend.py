@@ -22,6 +22,7 @@ COMMANDS = {
     "launcher": "launcher",
     "router": "router",
     "text-generation-launcher": "launcher",
+    "text-generation-server": "launcher",
 }
 PACKAGES = ["headrace-launcher", "headrace-router"]
 

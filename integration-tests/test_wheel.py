@@ -9,7 +9,10 @@ import pytest
 from conftest import BIN
 
 
-@pytest.mark.parametrize("command", ["launcher", "router", "text-generation-launcher"])
+COMMANDS = ("launcher", "router", "text-generation-launcher", "text-generation-server")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_commands_run_and_name_their_version(command: str) -> None:
     shown = subprocess.run(
         [str(BIN / command), "--version"], capture_output=True, text=True, check=True
@@ -19,7 +22,7 @@ def test_commands_run_and_name_their_version(command: str) -> None:
 
 def test_wheel_lists_binaries_and_extension() -> None:
     names = [str(file) for file in importlib.metadata.files("headrace") or []]
-    for command in ("launcher", "router", "text-generation-launcher"):
+    for command in COMMANDS:
         assert [name for name in names if name.endswith(f"bin/{command}")], command
     assert [name for name in names if name.startswith("headrace/_kernels") and name.endswith(".so")]
     assert "headrace/worker/__main__.py" in names

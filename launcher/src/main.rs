@@ -12,6 +12,7 @@ mod processes;
 mod python;
 mod restarts;
 mod runtime_environment;
+mod server_command;
 mod settings;
 mod supervisor;
 
@@ -24,7 +25,12 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let log = Log::new(settings::log_format(&arguments));
-    match serve(&arguments, &log) {
+    let ended = if server_command::is_meant(&arguments) {
+        server_command::run(&arguments, &log)
+    } else {
+        serve(&arguments, &log)
+    };
+    match ended {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             log.failure(&failure);

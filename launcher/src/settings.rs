@@ -4,6 +4,8 @@ mod checks;
 mod command;
 mod keys;
 
+pub(crate) use command::one_line;
+
 use crate::failure::Failure;
 use crate::flags::{Device, Dtype, Flags, RopeScaling};
 use crate::log::{Level, LogFormat};
@@ -91,10 +93,10 @@ pub(crate) fn log_format(arguments: &[OsString]) -> LogFormat {
 pub(crate) fn read(arguments: &[OsString]) -> Result<Request, Failure> {
     let matches = match command::build(arguments).try_get_matches_from(arguments) {
         Ok(matches) => matches,
-        Err(error) if error.use_stderr() => return Err(command::one_line(&error)),
+        Err(error) if error.use_stderr() => return Err(one_line(&error)),
         Err(help_or_version) => return Ok(Request::Print(help_or_version.render().to_string())),
     };
-    let flags = Flags::from_arg_matches(&matches).map_err(|error| command::one_line(&error))?;
+    let flags = Flags::from_arg_matches(&matches).map_err(|error| one_line(&error))?;
     if flags.terminal.env {
         return Ok(Request::PrintEnvironment(flags.workers.python));
     }

@@ -99,10 +99,17 @@ fn the_router_is_told_of_queue_keys_and_grammar() {
         "--guard-info-and-metrics",
     ];
     let flags = model_flags(&stage, &mut store, &more);
-    let variables = [("ADMIN_API_KEY", "r00t"), ("FAKE_ENVIRONMENT", "1")];
+    let variables = [
+        ("ADMIN_API_KEY", "r00t"),
+        ("FAKE_ENVIRONMENT", "1"),
+        ("AIP_PREDICT_ROUTE", "/predict"),
+        ("AIP_HEALTH_ROUTE", ""),
+    ];
     let mut running = stage.start(&flags, &variables);
     running.wait_ready();
     let configure = &stage.heard_of("configure")[0];
+    assert_eq!(configure["aip_predict_route"], "/predict");
+    assert_eq!(configure["aip_health_route"], json!(null));
     for (field, expected) in [
         (
             "api_keys",

@@ -98,6 +98,18 @@ impl Log {
         Self { format, progress }
     }
 
+    /// The same log with another level; `None` if the name is none.
+    pub(crate) fn with_level(&self, name: &str) -> Option<Self> {
+        let level = Level::parse(name)?;
+        Some(Self {
+            format: LogFormat {
+                level,
+                ..self.format
+            },
+            progress: Arc::clone(&self.progress),
+        })
+    }
+
     pub(crate) fn format(&self) -> LogFormat {
         self.format
     }

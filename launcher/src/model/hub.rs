@@ -2,6 +2,7 @@
 
 use crate::settings::ModelSettings;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -32,14 +33,50 @@ pub(crate) enum DownloadLine {
     },
 }
 
-/// The download of `model.model_id`; with `offline` it only looks into the cache.
-pub(crate) fn download_command(python: &Path, model: &ModelSettings, offline: bool) -> Command {
+/// A model of the hub.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HubModel<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) revision: Option<&'a str>,
+    /// Where downloads are kept, if not where Hugging Face's rules say.
+    pub(crate) cache: Option<&'a Path>,
+}
+
+impl<'a> From<&'a ModelSettings> for HubModel<'a> {
+    fn from(model: &'a ModelSettings) -> Self {
+        Self {
+            id: &model.model_id,
+            revision: model.revision.as_deref(),
+            cache: model.hub_cache.as_deref(),
+        }
+    }
+}
+
+/// How far the files of a download are; several come at once.
+#[derive(Debug, Default)]
+pub(crate) struct DownloadProgress {
+    /// Bytes there and expected of each file.
+    files: BTreeMap<String, (u64, u64)>,
+}
+
+impl DownloadProgress {
+    /// Takes what a line says of a file; gives the bytes there and expected of all.
+    pub(crate) fn update(&mut self, file: Option<String>, done: u64, total: u64) -> (u64, u64) {
+        self.files.insert(file.unwrap_or_default(), (done, total));
+        self.files
+            .values()
+            .fold((0, 0), |sums, file| (sums.0 + file.0, sums.1 + file.1))
+    }
+}
+
+/// The download of a model; with `offline` it only looks into the cache.
+pub(crate) fn download_command(python: &Path, model: HubModel<'_>, offline: bool) -> Command {
     let mut command = Command::new(python);
-    command.args(["-m", "headrace.hub.download", "--model-id", &model.model_id]);
-    if let Some(revision) = &model.revision {
+    command.args(["-m", "headrace.hub.download", "--model-id", model.id]);
+    if let Some(revision) = model.revision {
         command.args(["--revision", revision]);
     }
-    if let Some(cache) = cache_override(model) {
+    if let Some(cache) = cache_override(model.cache) {
         command.env("HF_HUB_CACHE", cache);
     }
     if offline {
@@ -65,8 +102,8 @@ pub(crate) fn has_cached(model: &ModelSettings) -> bool {
     cache_folder(model).is_some_and(|cache| cache.join(folder).join("snapshots").is_dir())
 }
 
-fn cache_override(model: &ModelSettings) -> Option<PathBuf> {
-    model.hub_cache.clone().or_else(|| {
+fn cache_override(given: Option<&Path>) -> Option<PathBuf> {
+    given.map(Path::to_owned).or_else(|| {
         // huggingface_hub's own old name.
         (!is_set("HF_HUB_CACHE"))
             .then(|| path_variable("HUGGINGFACE_HUB_CACHE"))
@@ -76,7 +113,7 @@ fn cache_override(model: &ModelSettings) -> Option<PathBuf> {
 
 /// The rules of `huggingface_hub`.
 fn cache_folder(model: &ModelSettings) -> Option<PathBuf> {
-    cache_override(model)
+    cache_override(model.hub_cache.as_deref())
         .or_else(|| path_variable("HF_HUB_CACHE"))
         .or_else(|| path_variable("HF_HOME").map(|home| home.join("hub")))
         .or_else(|| path_variable("XDG_CACHE_HOME").map(|cache| cache.join("huggingface/hub")))

@@ -6,7 +6,7 @@ mod hub;
 
 pub(crate) use demo::demo_model;
 pub(crate) use document::{Origin, resolve};
-pub(crate) use hub::{DownloadLine, download_command, has_cached};
+pub(crate) use hub::{DownloadLine, DownloadProgress, HubModel, download_command, has_cached};
 
 use crate::failure::Failure;
 use std::path::{Path, PathBuf};

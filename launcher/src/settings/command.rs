@@ -71,7 +71,7 @@ fn is_set(name: impl AsRef<OsStr>) -> bool {
 }
 
 /// clap's message without usage and hints on further lines.
-pub(super) fn one_line(error: &clap::Error) -> Failure {
+pub(crate) fn one_line(error: &clap::Error) -> Failure {
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let mut lines = Vec::new();

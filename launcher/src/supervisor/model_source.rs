@@ -3,14 +3,13 @@
 use super::{End, Plan, Supervisor};
 use crate::failure::Failure;
 use crate::model::{
-    DEFAULT_MODEL, DownloadLine, Origin, Place, demo_model, download_command, has_cached, locate,
-    resolve,
+    DEFAULT_MODEL, DownloadLine, DownloadProgress, HubModel, Origin, Place, demo_model,
+    download_command, has_cached, locate, resolve,
 };
 use crate::processes::{Child, Ending, Output, spawn};
 use crate::settings::ModelSettings;
 use headrace_control::{ModelDocument, Progress, ToRouter};
 use nix::unistd::Pid;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -23,8 +22,7 @@ pub(super) struct ModelSource {
     place: Place,
     pub(super) search: Search,
     download: Option<Download>,
-    /// Bytes there and expected of each file; several come at once.
-    files: BTreeMap<String, (u64, u64)>,
+    progress: DownloadProgress,
     last_forward: Option<Instant>,
 }
 
@@ -53,7 +51,7 @@ impl ModelSource {
             place: locate(&settings.model_id)?,
             search: Search::NotBegun,
             download: None,
-            files: BTreeMap::new(),
+            progress: DownloadProgress::default(),
             last_forward: None,
         })
     }
@@ -128,7 +126,11 @@ impl Supervisor {
     }
 
     fn start_download(&mut self, is_offline: bool) -> Result<(), End> {
-        let command = download_command(&self.python, &self.settings.model, is_offline);
+        let command = download_command(
+            &self.python,
+            HubModel::from(&self.settings.model),
+            is_offline,
+        );
         let child = spawn(
             "download",
             command,
@@ -154,11 +156,7 @@ impl Supervisor {
                 done,
                 total,
             } => {
-                let files = &mut self.source.files;
-                files.insert(file.unwrap_or_default(), (done, total));
-                let (done, total) = files
-                    .values()
-                    .fold((0, 0), |sums, file| (sums.0 + file.0, sums.1 + file.1));
+                let (done, total) = self.source.progress.update(file, done, total);
                 self.log.progress(&stage, done, total, "bytes");
                 let is_due = self
                     .source

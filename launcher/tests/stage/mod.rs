@@ -92,6 +92,15 @@ impl Stage {
         command
     }
 
+    /// Another name of the launcher.
+    pub(crate) fn alias(&self, name: &str) -> PathBuf {
+        let alias = self.path("bin").join(name);
+        if std::fs::hard_link(self.path("bin/launcher"), &alias).is_err() {
+            std::fs::copy(self.path("bin/launcher"), &alias).unwrap();
+        }
+        alias
+    }
+
     /// Runs it to its end.
     pub(crate) fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
         let started = Instant::now();
