@@ -53,3 +53,34 @@ pub struct ChatTokenizeResponse {
     /// What the chat template made of the messages.
     pub templated_text: String,
 }
+
+/// Body of `/detokenize`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct DetokenizeRequest {
+    /// Any name.
+    pub model: Option<String>,
+    /// Token ids, below the vocabulary size.
+    #[schema(max_items = 131_072)]
+    pub tokens: Vec<u32>,
+    /// Leave special tokens out. Default false, as in vLLM.
+    pub skip_special_tokens: Option<bool>,
+}
+
+/// Answer of `/detokenize`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct DetokenizeResponse {
+    /// The text; ill-formed bytes are replaced.
+    pub prompt: String,
+}
+
+/// Answer of `/tokenizer_info`: `tokenizer_config.json`, tokens as texts, and the chat template.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct TokenizerInfo {
+    /// As the model's files say.
+    pub tokenizer_class: String,
+    /// `bos_token`, `eos_token`, `unk_token`, `pad_token` (`null` where there is none), `chat_template`, and whatever else
+    /// is in the file.
+    #[serde(flatten)]
+    #[schema(value_type = Object, additional_properties)]
+    pub other: serde_json::Map<String, serde_json::Value>,
+}

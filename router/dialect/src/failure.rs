@@ -1,7 +1,7 @@
 //! Why an admitted request ended with an error: one set for all dialects. On native routes each is a generation error
 //! (424, or an event); on `/v1` its code is the error's `code` (500, or an event).
 
-use crate::refusal::Refusal;
+use crate::refusal::{Cause, Refusal};
 use std::fmt;
 
 /// Why an admitted request ended with an error.
@@ -19,6 +19,8 @@ pub enum Failure {
     WorkerCrash,
     /// Its client had not read for too long.
     Stalled,
+    /// Somebody who may end it did (`/abort`).
+    Aborted,
     /// The grace time of a drain was over.
     Draining,
     /// The workers are gone for good; why.
@@ -37,6 +39,7 @@ impl Failure {
             Self::GrammarDeadEnd(_) => Some("grammar_dead_end"),
             Self::WorkerCrash => Some("worker_crash"),
             Self::Stalled => Some("client_stalled"),
+            Self::Aborted => Some("aborted"),
             Self::Draining => Some("shutting_down"),
             Self::WorkersLost(_) => Some("workers_lost"),
             Self::Worker(_) => None,
@@ -51,7 +54,8 @@ impl Failure {
             | Self::Deadline
             | Self::GrammarDeadEnd(_)
             | Self::WorkerCrash
-            | Self::Stalled => true,
+            | Self::Stalled
+            | Self::Aborted => true,
             Self::Draining | Self::WorkersLost(_) | Self::Worker(_) => false,
         }
     }
@@ -59,6 +63,10 @@ impl Failure {
     /// As an error of the request.
     pub fn refusal(&self) -> Refusal {
         let refusal = Refusal::generation(&self.to_string());
+        let refusal = match self {
+            Self::Aborted => refusal.because(Cause::Aborted),
+            _ => refusal,
+        };
         let refusal = match self.code() {
             Some(code) => refusal.with_code(code),
             None => refusal,
@@ -79,6 +87,7 @@ impl fmt::Display for Failure {
             Self::Deadline => "its `timeout` was over before it could run",
             Self::WorkerCrash => "the model worker died twice while it ran this request alone",
             Self::Stalled => "its answer had not been read for too long",
+            Self::Aborted => "the request was aborted",
             Self::Draining => "the server is shutting down and the grace time is over",
             Self::GrammarDeadEnd(words) => {
                 return write!(
@@ -116,6 +125,7 @@ mod tests {
             ),
             (Failure::WorkerCrash, "worker_crash", true),
             (Failure::Stalled, "client_stalled", true),
+            (Failure::Aborted, "aborted", true),
             (Failure::Draining, "shutting_down", false),
             (Failure::WorkersLost("x".to_owned()), "workers_lost", false),
         ];

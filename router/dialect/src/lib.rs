@@ -5,6 +5,7 @@
 //! bounds ([`bounds`]) and words. Writing: [`choice`] turns ids into text, and each dialect has a renderer. Ends
 //! ([`end`]) and errors ([`refusal`]) have one internal set, mapped per dialect.
 
+pub mod abort;
 pub mod bounds;
 pub mod call;
 pub mod choice;
@@ -19,5 +20,6 @@ pub mod kserve;
 pub mod native;
 pub mod openai;
 pub mod refusal;
+pub mod request_id;
 pub mod terms;
 pub mod vertex;

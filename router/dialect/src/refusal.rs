@@ -48,6 +48,8 @@ pub enum Cause {
     Overloaded,
     /// The model failed on this request.
     Generation,
+    /// Somebody who may end the request did.
+    Aborted,
     /// The sequence ended without an end.
     Incomplete,
     /// The same, in a stream.
@@ -239,7 +241,7 @@ impl Refusal {
             Cause::NotFound => "not_found",
             Cause::MethodNotAllowed => "method_not_allowed",
             Cause::Overloaded => "overloaded",
-            Cause::Generation => "generation",
+            Cause::Generation | Cause::Aborted => "generation",
             Cause::Incomplete => "incomplete_generation",
             Cause::IncompleteStream => "incomplete_generation_stream",
             Cause::Unavailable => "unavailable",
@@ -271,7 +273,7 @@ impl Refusal {
             Cause::PayloadTooLarge => 413,
             Cause::MediaType => 415,
             Cause::Overloaded => 429,
-            Cause::Generation => match dialect {
+            Cause::Generation | Cause::Aborted => match dialect {
                 Dialect::Native => 424,
                 Dialect::OpenAi => 500,
             },
@@ -322,9 +324,11 @@ impl Refusal {
             Cause::ModelNotFound => ("invalid_request_error", Some("model_not_found")),
             Cause::Overloaded => ("rate_limit_exceeded", Some("rate_limit_exceeded")),
             Cause::Unavailable => ("server_error", Some("service_unavailable")),
-            Cause::Generation | Cause::Incomplete | Cause::IncompleteStream | Cause::Internal => {
-                ("server_error", None)
-            }
+            Cause::Generation
+            | Cause::Aborted
+            | Cause::Incomplete
+            | Cause::IncompleteStream
+            | Cause::Internal => ("server_error", None),
             Cause::MalformedJson
             | Cause::WrongType
             | Cause::Validation

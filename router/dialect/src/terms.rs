@@ -4,6 +4,7 @@
 
 use crate::fields::Fields;
 use crate::refusal::Refusal;
+use crate::request_id;
 use std::time::Duration;
 
 /// `priority` lies from minus this to this.
@@ -41,6 +42,8 @@ pub enum CacheRetention {
 impl Terms {
     /// Reads and bounds the fields of the body or of its `parameters`.
     pub(crate) fn read(fields: &mut Fields<'_>) -> Result<Self, Refusal> {
+        // Read before everything else, so that a refused request has its id too.
+        fields.advisory(&request_id::KEYS)?;
         Ok(Self {
             priority: read_priority(fields)?,
             cache_salt: read_salt(fields)?,

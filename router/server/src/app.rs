@@ -9,6 +9,7 @@ use crate::request_log::RequestLog;
 use crate::routes::table::{Access, access_of};
 use crate::routes::vertex::AipRoutes;
 use crate::routes::{self, reply};
+use crate::running::RunningRequests;
 use crate::services::ModelServices;
 use crate::slow_body;
 use crate::tokenise::{QueueBounds, TokenisePool};
@@ -45,6 +46,9 @@ struct Inner {
     /// A lane of its own: a slow grammar delays no prompt.
     grammar_pool: TokenisePool,
     slots: Arc<Semaphore>,
+    /// Of `slots`, when nobody is in the house.
+    most_slots: usize,
+    running: Arc<RunningRequests>,
     keys: Keys,
     namespaces: Namespaces,
     aip: AipRoutes,
@@ -75,6 +79,8 @@ impl AppState {
                 keys,
                 namespaces,
                 slots: Arc::new(Semaphore::new(permits)),
+                most_slots: permits,
+                running: Arc::new(RunningRequests::default()),
                 config,
                 metrics,
                 pool,
@@ -113,6 +119,22 @@ impl AppState {
 
     pub(crate) fn namespaces(&self) -> &Namespaces {
         &self.inner.namespaces
+    }
+
+    /// The requests that can be aborted.
+    pub(crate) fn running(&self) -> &Arc<RunningRequests> {
+        &self.inner.running
+    }
+
+    /// Places in the house that are taken.
+    pub(crate) fn requests_in_house(&self) -> usize {
+        let free = self.inner.slots.available_permits();
+        self.inner.most_slots.saturating_sub(free)
+    }
+
+    /// At least one key is set, be it the admin's alone.
+    pub(crate) fn has_keys(&self) -> bool {
+        !self.inner.keys.is_empty() || self.inner.keys.has_admin()
     }
 
     /// The model's services, once they are there.
@@ -208,7 +230,7 @@ impl AppState {
     }
 }
 
-fn not_ready() -> Refusal {
+pub(crate) fn not_ready() -> Refusal {
     Refusal::new(Cause::Unavailable, "The model is not ready yet")
 }
 
@@ -228,7 +250,7 @@ fn aip_routes(config: &RouterConfig) -> std::io::Result<AipRoutes> {
 }
 
 /// Whose error bodies a path answers with. `/v1` itself is TGI's compat route.
-fn dialect_by_prefix(path: &str) -> Dialect {
+pub(crate) fn dialect_by_prefix(path: &str) -> Dialect {
     if path.starts_with("/v1/") {
         Dialect::OpenAi
     } else {
@@ -256,7 +278,7 @@ pub fn router(state: AppState) -> Router {
 async fn observe(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
     let id = request_id::of(request.headers());
     let log = Arc::new(RequestLog::new(
-        id.clone(),
+        id,
         request.method().clone(),
         shown_route(request.uri().path()),
         Arc::clone(state.metrics()),
@@ -265,7 +287,8 @@ async fn observe(State(state): State<AppState>, mut request: Request, next: Next
     request.extensions_mut().insert(Arc::clone(&log));
     let mut response = next.run(request).await;
     log.set_status(response.status().as_u16());
-    if let Ok(value) = HeaderValue::from_str(&id) {
+    // The body may have named the request.
+    if let Ok(value) = HeaderValue::from_str(log.request_id()) {
         response.headers_mut().insert(request_id::HEADER, value);
     }
     response

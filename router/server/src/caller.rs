@@ -19,6 +19,8 @@ pub(crate) struct Caller {
     namespace: u64,
     /// Place in the list of keys, for the metrics; the admin's is behind them.
     index: Option<usize>,
+    /// Holds the admin key.
+    is_admin: bool,
 }
 
 impl Caller {
@@ -31,6 +33,7 @@ impl Caller {
             highest_priority: -MOST_PRIORITY,
             namespace: 0,
             index: None,
+            is_admin: false,
         }
     }
 
@@ -44,6 +47,7 @@ impl Caller {
             highest_priority: key.priority,
             namespace: namespaces.of(0, "key", &key.name),
             index: Some(index),
+            is_admin: false,
         }
     }
 
@@ -56,11 +60,17 @@ impl Caller {
             highest_priority: -MOST_PRIORITY,
             namespace: namespaces.of(0, "admin", ""),
             index: Some(index),
+            is_admin: true,
         }
     }
 
     pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_deref()
+    }
+
+    /// Holds the admin key.
+    pub(crate) fn is_admin(&self) -> bool {
+        self.is_admin
     }
 
     pub(crate) fn tenant(&self) -> u64 {

@@ -13,6 +13,7 @@ mod request_id;
 mod request_log;
 mod room;
 mod routes;
+mod running;
 pub mod services;
 pub mod shutdown;
 mod slow_body;

@@ -1,12 +1,11 @@
-//! `x-request-id`: the client's own if it is one that may stand in a header and a log, else a new one.
+//! `x-request-id`: the client's own if it is one that may stand in a header and a log, else a new one. What a body calls
+//! its request (`headrace_dialect::request_id`) goes before it in the answer; both find the request.
 
+use headrace_dialect::request_id::is_acceptable;
 use http::{HeaderMap, HeaderName};
 
 /// In and out.
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("x-request-id");
-
-/// Longer ones are replaced.
-const MAX_BYTES: usize = 128;
 
 /// The id of a request.
 pub(crate) fn of(headers: &HeaderMap) -> String {
@@ -15,14 +14,6 @@ pub(crate) fn of(headers: &HeaderMap) -> String {
         .and_then(|value| value.to_str().ok())
         .filter(|id| is_acceptable(id))
         .map_or_else(fresh, str::to_owned)
-}
-
-fn is_acceptable(id: &str) -> bool {
-    !id.is_empty()
-        && id.len() <= MAX_BYTES
-        && id
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.:/+=~@".contains(&byte))
 }
 
 /// 128 random bits in hexadecimal.

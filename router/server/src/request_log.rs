@@ -8,7 +8,7 @@ use crate::caller::Caller;
 use crate::metrics::{FailureKind, FinishLabel, Metrics, RequestObservation};
 use headrace_dialect::end::EndReason;
 use headrace_dialect::refusal::{Cause, Refusal};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What a generation has done so far, in tokens.
@@ -78,7 +78,10 @@ struct Record {
 /// The record of one request.
 #[derive(Debug)]
 pub(crate) struct RequestLog {
-    request_id: String,
+    /// By the header, or made up.
+    header_id: String,
+    /// By the body.
+    body_id: OnceLock<String>,
     method: http::Method,
     route: String,
     arrival: Instant,
@@ -95,7 +98,8 @@ impl RequestLog {
         anyone: Arc<Caller>,
     ) -> Self {
         Self {
-            request_id,
+            header_id: request_id,
+            body_id: OnceLock::new(),
             method,
             route,
             arrival: Instant::now(),
@@ -115,6 +119,24 @@ impl RequestLog {
     fn lock(&self) -> MutexGuard<'_, Record> {
         // Plain data, whole at every moment.
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the body calls the request. The first call counts.
+    pub(crate) fn set_body_id(&self, id: Option<String>) {
+        if let Some(id) = id {
+            self.body_id.get_or_init(|| id);
+        }
+    }
+
+    /// What the answer and the log call the request.
+    pub(crate) fn request_id(&self) -> &str {
+        self.body_id.get().unwrap_or(&self.header_id)
+    }
+
+    /// Every id that the request may be called by.
+    pub(crate) fn ids(&self) -> Vec<String> {
+        let ids = [Some(&self.header_id), self.body_id.get()];
+        ids.into_iter().flatten().cloned().collect()
     }
 
     /// Since the request arrived.
@@ -228,6 +250,7 @@ fn shown(refusal: &Refusal) -> String {
     match (refusal.cause(), refusal.param()) {
         (
             Cause::Generation
+            | Cause::Aborted
             | Cause::Internal
             | Cause::Incomplete
             | Cause::IncompleteStream
@@ -247,6 +270,7 @@ fn failure_kind(cause: Cause) -> FailureKind {
         Cause::Overloaded | Cause::Unavailable => FailureKind::Overloaded,
         Cause::Template => FailureKind::Template,
         Cause::Generation | Cause::Internal => FailureKind::Generation,
+        Cause::Aborted => FailureKind::Dropped,
         Cause::Incomplete | Cause::IncompleteStream => FailureKind::Incomplete,
         Cause::MalformedJson
         | Cause::WrongType
@@ -271,6 +295,7 @@ fn milliseconds(duration: Duration) -> u64 {
 impl Drop for RequestLog {
     fn drop(&mut self) {
         let total_ms = milliseconds(self.arrival.elapsed());
+        let request_id = self.body_id.get().unwrap_or(&self.header_id);
         let record = self
             .record
             .get_mut()
@@ -295,7 +320,7 @@ impl Drop for RequestLog {
         let status = record.status.unwrap_or(499);
         if record.is_generation {
             tracing::info!(
-                request_id = %self.request_id,
+                request_id = %request_id,
                 key,
                 route = %self.route,
                 status,
@@ -312,13 +337,13 @@ impl Drop for RequestLog {
             );
         } else if self.method == http::Method::POST || status >= 400 && status != 503 {
             tracing::info!(
-                request_id = %self.request_id, key, method = %self.method, route = %self.route, status, end,
+                request_id = %request_id, key, method = %self.method, route = %self.route, status, end,
                 detail, total_ms, "request ended"
             );
         } else {
             // Probes and scrapes come every few seconds.
             tracing::debug!(
-                request_id = %self.request_id, key, method = %self.method, route = %self.route, status, end,
+                request_id = %request_id, key, method = %self.method, route = %self.route, status, end,
                 detail, total_ms, "request ended"
             );
         }

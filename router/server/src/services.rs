@@ -1,5 +1,8 @@
 //! What the routes need of the served model: tokenizer, chat template, end ids and defaults.
 
+mod tokenizer_info;
+
+use headrace_api::tokenize::TokenizerInfo;
 use headrace_control::{ModelDocument, TokenizerSource};
 use headrace_dialect::call::SamplingDefaults;
 use headrace_grammar::{GrammarCompiler, GrammarError};
@@ -21,6 +24,8 @@ pub struct ModelServices {
     pub eos_token_ids: Arc<[u32]>,
     /// `generation_config.json`'s sampling fields, for `/v1`.
     pub sampling_defaults: SamplingDefaults,
+    /// For `/tokenizer_info`.
+    pub tokenizer_info: TokenizerInfo,
     /// Made for the first grammar that is asked for.
     grammars: OnceLock<Result<GrammarCompiler, GrammarError>>,
 }
@@ -57,6 +62,11 @@ impl ModelServices {
             ids
         });
         let vocab_size = document.vocab_size;
+        let tokenizer_info = tokenizer_info::read(
+            document.tokenizer_config.as_deref(),
+            &tokenizer,
+            template.as_deref().ok(),
+        )?;
         Ok(Self {
             document,
             tokenizer: Arc::new(tokenizer),
@@ -64,6 +74,7 @@ impl ModelServices {
             // An id that the model cannot produce ends nothing.
             eos_token_ids: eos.into_iter().filter(|id| *id < vocab_size).collect(),
             sampling_defaults: generation.sampling,
+            tokenizer_info,
             grammars: OnceLock::new(),
         })
     }

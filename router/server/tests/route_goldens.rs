@@ -475,6 +475,47 @@ async fn other_routes() {
 }
 
 #[tokio::test]
+async fn routes_of_peers() {
+    let server = Server::start(config(), says(greeting())).await;
+    for (name, path) in [
+        ("version", "/version"),
+        ("load", "/load"),
+        ("server_info", "/server_info"),
+        ("model_info", "/model_info"),
+        ("tokenizer_info", "/tokenizer_info"),
+    ] {
+        get(&server, name, path).await;
+    }
+    for (name, path, body) in [
+        ("detokenize", "/detokenize", json!({"tokens": [72, 101]})),
+        (
+            "detokenize_bad_id",
+            "/v1/detokenize",
+            json!({"tokens": [1, 9_999]}),
+        ),
+        (
+            "tokenize_v1",
+            "/v1/tokenize",
+            json!({"prompt": "Hello", "return_token_strs": true}),
+        ),
+        ("abort", "/abort", json!({"request_id": "nobody"})),
+        (
+            "abort_request",
+            "/abort_request",
+            json!({"rid": "nobody", "abort_all": false}),
+        ),
+        (
+            "abort_requests",
+            "/abort_requests",
+            json!({"request_ids": ["nobody"]}),
+        ),
+        ("abort_nothing", "/abort", json!({})),
+    ] {
+        post(&server, name, path, body).await;
+    }
+}
+
+#[tokio::test]
 async fn bodies() {
     let server = Server::start(config(), says(greeting())).await;
     for (name, path, body) in [

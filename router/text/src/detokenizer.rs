@@ -91,6 +91,16 @@ impl Detokenizer {
     }
 }
 
+/// The whole text of `ids` by themselves, special tokens as they are spelt.
+pub fn decode_with_special(tokenizer: &Tokenizer, ids: &[u32]) -> String {
+    let mut joiner = Joiner::default();
+    let mut bytes = Vec::new();
+    for &id in ids {
+        joiner.append(tokenizer.pieces(), id, &mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 /// Takes everything but an incomplete last character out of `pending`.
 fn take_complete(pending: &mut Vec<u8>) -> String {
     if let Ok(text) = std::str::from_utf8(pending) {

@@ -21,7 +21,7 @@ mod stop;
 mod template;
 mod tokenizer;
 
-pub use detokenizer::{Delta, Detokenizer};
+pub use detokenizer::{Delta, Detokenizer, decode_with_special};
 pub use error::{TemplateError, TextError};
 pub use gguf::{GgufVocabulary, TokenKind, VocabularyModel};
 pub use headrace_checkpoint::OneLine;

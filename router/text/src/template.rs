@@ -74,6 +74,8 @@ struct Inputs {
 /// A model's chat template, compiled and probed.
 #[derive(Debug)]
 pub struct ChatTemplate {
+    /// Its text.
+    source: String,
     engine: Engine,
     /// `tool_use` of a list of templates: taken when there are tools.
     tool_engine: Option<(Engine, Shape)>,
@@ -108,12 +110,18 @@ impl ChatTemplate {
         let named_tokens = tokenizer.named_tokens().clone();
         let shape = probe::shape(&engine, &named_tokens);
         Ok(Self {
+            source: text.to_owned(),
             engine,
             tool_engine: None,
             shape,
             triggers: Triggers::new(tokenizer),
             named_tokens,
         })
+    }
+
+    /// The template's text; of a list of templates, the default one's.
+    pub fn source(&self) -> &str {
+        &self.source
     }
 
     /// Whether the template shows tool definitions to the model.

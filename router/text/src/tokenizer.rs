@@ -393,8 +393,8 @@ impl Tokenizer {
         &self.named.eos_ids
     }
 
-    /// Texts of the named tokens (`bos_token`, `eos_token` …), for templates.
-    pub(crate) fn named_tokens(&self) -> &BTreeMap<String, String> {
+    /// Texts of the named tokens (`bos_token`, `eos_token` …).
+    pub fn named_tokens(&self) -> &BTreeMap<String, String> {
         &self.named.texts
     }
 

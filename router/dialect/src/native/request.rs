@@ -7,6 +7,7 @@ use crate::grammar::Grammar;
 use crate::ignored::Ignored;
 use crate::json::Json;
 use crate::refusal::Refusal;
+use crate::request_id;
 use crate::terms::Terms;
 
 /// Which of the native routes.
@@ -56,6 +57,7 @@ pub fn read_generate(
         NativeRoute::GenerateStream => true,
         NativeRoute::Compat => body.boolean("stream")?.unwrap_or(false),
     };
+    body.advisory(&request_id::KEYS)?;
     let nothing = Json::Object(Vec::new());
     let parameters = body.get("parameters")?.unwrap_or(&nothing);
     let mut fields = Fields::of(parameters, "parameters")?;

@@ -12,7 +12,7 @@ use crate::terms::Terms;
 use headrace_text::OneLine;
 
 /// Fields that change nothing in the answer: accepted with any value.
-const ADVISORY: [&str; 13] = [
+const ADVISORY: [&str; 12] = [
     "user",
     "metadata",
     "service_tier",
@@ -25,7 +25,6 @@ const ADVISORY: [&str; 13] = [
     "prediction",
     "parallel_tool_calls",
     "tool_prompt",
-    "request_id",
 ];
 
 /// Fields that headrace does not honour: refused unless their value asks for nothing. Each with the values, besides

@@ -160,6 +160,12 @@ impl EngineHandle {
         )
     }
 
+    /// A handle with no engine behind it.
+    #[cfg(test)]
+    pub(crate) fn detached() -> (Self, CommandQueue) {
+        Self::new(Arc::new(SharedStatus::new()))
+    }
+
     /// A name for a sequence, unique in this process.
     pub fn next_sequence_id(&self) -> SequenceId {
         SequenceId(self.next_id.fetch_add(1, Ordering::Relaxed))
@@ -231,6 +237,12 @@ impl EngineHandle {
     /// the queue drains and spread a little, each time anew.
     pub fn retry_after(&self) -> Duration {
         self.status.retry_after()
+    }
+
+    /// Ends a sequence from outside: its stream ends without a last event. Nothing happens if it is over already.
+    pub fn cancel(&self, id: SequenceId) {
+        // A closed queue means that the engine is gone, and the sequence with it.
+        let _ = self.commands.send(Command(Order::Cancel(id)));
     }
 
     /// Asks the launcher for a drain, as on SIGTERM.

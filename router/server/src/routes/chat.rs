@@ -15,6 +15,7 @@ use headrace_dialect::call::Prompt;
 use headrace_dialect::json::Json;
 use headrace_dialect::openai::{ChatCall, ChatStream, chat_completion, read_chat, usage};
 use headrace_dialect::refusal::{Cause, Dialect, Refusal};
+use headrace_dialect::request_id;
 use std::sync::Arc;
 
 /// Answer a conversation.
@@ -48,6 +49,7 @@ pub(crate) async fn run(
     log: &Arc<RequestLog>,
     json: &Json,
 ) -> Result<Response, Refusal> {
+    log.set_body_id(request_id::in_body(json)?);
     let permit = state.admit()?;
     let request = read_chat(json, &state.bounds(Dialect::OpenAi))?;
     let services = chunks::served(state, request.model.as_deref())?;

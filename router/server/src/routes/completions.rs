@@ -18,6 +18,7 @@ use headrace_dialect::openai::{
     CompletionCall, CompletionStream, completion, read_completion, usage,
 };
 use headrace_dialect::refusal::{Cause, Dialect, Refusal};
+use headrace_dialect::request_id;
 use std::sync::Arc;
 
 /// Continue one or several prompts.
@@ -51,6 +52,7 @@ pub(crate) async fn run(
     log: &Arc<RequestLog>,
     json: &Json,
 ) -> Result<Response, Refusal> {
+    log.set_body_id(request_id::in_body(json)?);
     let permit = state.admit()?;
     let default_max_tokens = state.config().completions_default_max_tokens;
     let request = read_completion(json, &state.bounds(Dialect::OpenAi), default_max_tokens)?;

@@ -19,6 +19,7 @@ use headrace_dialect::native::{
     NativeOutput, NativeRequest, NativeRoute, NativeStream, read_generate, response,
 };
 use headrace_dialect::refusal::{Cause, Dialect, Refusal, to_json};
+use headrace_dialect::request_id;
 use headrace_text::Tokenizer;
 use std::sync::Arc;
 
@@ -100,6 +101,7 @@ pub(super) async fn run(
     json: &Json,
     route: NativeRoute,
 ) -> Result<Response, Refusal> {
+    log.set_body_id(request_id::in_native_body(json)?);
     let permit = state.admit()?;
     let request = read_generate(json, route, &state.bounds(Dialect::Native))?;
     let output = output_of(state, &request, route)?;

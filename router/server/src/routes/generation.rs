@@ -3,6 +3,7 @@
 use crate::app::AppState;
 use crate::engine::{Interruption, SequenceEvent, SequenceStream};
 use crate::request_log::RequestLog;
+use crate::running::Registration;
 use crate::validate::{Sender, SubmittedChoice, ValidatedCall, submit_refusal};
 use headrace_dialect::call::Call;
 use headrace_dialect::choice::{ChoiceRecord, ChoiceText, RawToken, TokenStep};
@@ -94,8 +95,10 @@ pub(crate) struct Generation {
     log: Arc<RequestLog>,
     is_stream: bool,
     last_end: Option<EndReason>,
+    /// Until the last choice's end, or an error: what can still be aborted.
+    registration: Option<Registration>,
     /// A place in the house, given back at the end.
-    _permit: Arc<OwnedSemaphorePermit>,
+    _permit: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 impl Generation {
@@ -106,6 +109,28 @@ impl Generation {
         permit: impl Into<Arc<OwnedSemaphorePermit>>,
         call: Call,
         dialect: Dialect,
+    ) -> Result<Self, Refusal> {
+        let caller = log.caller();
+        let registration = state.running().register(log, &caller);
+        let submit = Self::submit(state, log, call, dialect, &registration);
+        // What an abort leaves unfinished is dropped, and with it whatever was submitted.
+        let submitted = tokio::select! {
+            biased;
+            () = registration.aborted() => Err(Failure::Aborted.refusal()),
+            submitted = submit => submitted,
+        };
+        let mut generation = submitted?;
+        generation.registration = Some(registration);
+        generation._permit = Some(permit.into());
+        Ok(generation)
+    }
+
+    async fn submit(
+        state: &AppState,
+        log: &Arc<RequestLog>,
+        call: Call,
+        dialect: Dialect,
+        registration: &Registration,
     ) -> Result<Self, Refusal> {
         let is_stream = call.stream;
         let caller = log.caller();
@@ -132,6 +157,11 @@ impl Generation {
             .submit(state.engine())
             .await
             .map_err(|failure| submit_refusal(&failure))?;
+        let sequences = submitted.iter().map(|choice| choice.stream.id()).collect();
+        registration.submitted(sequences);
+        if registration.is_aborted() {
+            return Err(Failure::Aborted.refusal());
+        }
         let services = state.services()?;
         let (stops, mode) = validated.stops();
         let mut choices = Vec::with_capacity(submitted.len());
@@ -167,7 +197,8 @@ impl Generation {
             log: Arc::clone(log),
             is_stream,
             last_end: None,
-            _permit: permit.into(),
+            registration: None,
+            _permit: None,
         })
     }
 
@@ -188,9 +219,18 @@ impl Generation {
     pub(crate) async fn next(&mut self) -> Option<Result<Happening, Refusal>> {
         loop {
             let (choice, event) = self.next_event().await?;
-            let result = self.take(choice, event);
+            let result = if self
+                .registration
+                .as_ref()
+                .is_some_and(Registration::is_aborted)
+            {
+                Err(Failure::Aborted.refusal())
+            } else {
+                self.take(choice, event)
+            };
             if result.is_err() {
                 self.choices.clear();
+                self.registration = None;
             }
             match result {
                 Ok(None) => {}
@@ -330,6 +370,7 @@ impl Generation {
             *slot = None;
             self.last_end = Some(reason);
             if self.choices.iter().all(Option::is_none) {
+                self.registration = None;
                 self.log.finish(reason);
             }
         }

@@ -2,6 +2,7 @@
 
 use super::reply;
 use crate::app::AppState;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use headrace_api::errors::{ErrorResponse, OpenAiErrorResponse};
@@ -84,7 +85,12 @@ pub(crate) async fn models(State(state): State<AppState>) -> Response {
         (status = 404, description = "Unknown model", body = OpenAiErrorResponse),
     )
 )]
-pub(crate) async fn model(State(state): State<AppState>, Path(id): Path<String>) -> Response {
+pub(crate) async fn model(
+    State(state): State<AppState>,
+    id: Result<Path<String>, PathRejection>,
+) -> Response {
+    // Bytes that are no text are nobody's name.
+    let id = id.map_or_else(|_| char::REPLACEMENT_CHARACTER.to_string(), |Path(id)| id);
     let found = card(&state).and_then(|card| {
         if card.id == id {
             return Ok(card);

@@ -1,10 +1,13 @@
 //! The routes: one file a family, and what they share (`body`, `generation`, `reply`).
 
+pub(crate) mod abort;
+pub(crate) mod about;
 pub(crate) mod body;
 pub(crate) mod chat;
 mod chunks;
 pub(crate) mod completions;
 pub(crate) mod control;
+pub(crate) mod detokenize;
 pub(crate) mod generate;
 pub(crate) mod generation;
 pub(crate) mod info;

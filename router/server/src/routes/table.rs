@@ -2,7 +2,7 @@
 //! tests are compared with it, so that none of them can forget a route.
 
 use super::{
-    chat, completions, control, generate, info, invocations, kserve, probes, tokenize, vertex,
+    abort, about, chat, completions, control, detokenize, generate, info, invocations, kserve, probes, tokenize, vertex,
 };
 use crate::app::AppState;
 use axum::Router;
@@ -93,6 +93,10 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::post("/generate_stream", || post(generate::generate_stream)),
     Route::post("/invocations", || post(invocations::invocations)),
     Route::post("/tokenize", || post(tokenize::tokenize)),
+    Route::post("/v1/tokenize", || post(tokenize::tokenize)).alias("/tokenize"),
+    Route::post("/detokenize", || post(detokenize::detokenize)),
+    Route::post("/v1/detokenize", || post(detokenize::detokenize)).alias("/detokenize"),
+    Route::get("/tokenizer_info", || get(about::tokenizer_info)),
     Route::post("/chat_tokenize", || post(tokenize::chat_tokenize)),
     Route::get("/chat_tokenize", || get(tokenize::chat_tokenize))
         .with_body()
@@ -124,6 +128,17 @@ pub(crate) const ROUTES: &[Route] = &[
     Route::post("/v2/models/{model}/versions/{version}/infer", || {
         post(kserve::infer_version)
     }),
+    // Requests by their ids: under headrace's name, SGLang's and vLLM's.
+    Route::post("/abort", || post(abort::abort)),
+    Route::post("/abort_request", || post(abort::abort)).alias("/abort"),
+    Route::post("/abort_requests", || post(abort::abort)).alias("/abort"),
+    // The server, in vLLM's and SGLang's shapes.
+    Route::get("/version", || get(about::version)),
+    Route::get("/load", || get(about::load)),
+    Route::get("/server_info", || get(about::server_info)),
+    Route::get("/get_server_info", || get(about::server_info)).alias("/server_info"),
+    Route::get("/model_info", || get(about::model_info)),
+    Route::get("/get_model_info", || get(about::model_info)).alias("/model_info"),
     // Operators.
     Route::command("/drain", || post(control::drain)),
     Route::command("/flush_cache", || post(control::flush_cache)),

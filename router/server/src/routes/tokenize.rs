@@ -29,8 +29,9 @@ pub(crate) async fn tokenize(
     Extension(log): Extension<Arc<RequestLog>>,
     request: Request,
 ) -> Response {
+    let dialect = state.dialect_of(request.uri().path());
     let result = run_tokenize(&state, request).await;
-    reply::finish(&state, &log, Dialect::Native, result)
+    reply::finish(&state, &log, dialect, result)
 }
 
 async fn run_tokenize(state: &AppState, request: Request) -> Result<Response, Refusal> {

@@ -6,6 +6,8 @@
     reason = "a test ends by panicking"
 )]
 
+mod abort;
+mod about;
 mod control;
 mod grammar;
 mod platforms;
