@@ -4,8 +4,8 @@ mod complete;
 
 use crate::app::AppState;
 use crate::routes::{
-    abort, about, chat, completions, control, detokenize, generate, info, invocations, kserve, probes, reply, tokenize,
-    vertex,
+    abort, about, chat, completions, control, detokenize, generate, info, invocations, kserve,
+    probes, reply, tokenize, vertex,
 };
 use axum::Router;
 use axum::response::Response;

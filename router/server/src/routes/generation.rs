@@ -98,7 +98,7 @@ pub(crate) struct Generation {
     /// Until the last choice's end, or an error: what can still be aborted.
     registration: Option<Registration>,
     /// A place in the house, given back at the end.
-    _permit: Option<Arc<OwnedSemaphorePermit>>,
+    permit: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 impl Generation {
@@ -121,7 +121,7 @@ impl Generation {
         };
         let mut generation = submitted?;
         generation.registration = Some(registration);
-        generation._permit = Some(permit.into());
+        generation.permit = Some(permit.into());
         Ok(generation)
     }
 
@@ -198,7 +198,7 @@ impl Generation {
             is_stream,
             last_end: None,
             registration: None,
-            _permit: None,
+            permit: None,
         })
     }
 

@@ -2,7 +2,8 @@
 //! tests are compared with it, so that none of them can forget a route.
 
 use super::{
-    abort, about, chat, completions, control, detokenize, generate, info, invocations, kserve, probes, tokenize, vertex,
+    abort, about, chat, completions, control, detokenize, generate, info, invocations, kserve,
+    probes, tokenize, vertex,
 };
 use crate::app::AppState;
 use axum::Router;
