@@ -103,6 +103,19 @@ pub struct CommonParameters {
     /// Keep the last N prompt tokens.
     #[schema(minimum = 1)]
     pub truncate: Option<u32>,
+    /// vLLM's name for it. -1: as many as the context has beside `max_tokens`.
+    #[schema(minimum = -1)]
+    pub truncate_prompt_tokens: Option<i64>,
+    /// Which end `truncate_prompt_tokens` cuts off: `left` (default) or `right`.
+    pub truncation_side: Option<String>,
+    /// The text ends after the stop rather than before it.
+    pub include_stop_str_in_output: Option<bool>,
+    /// False: the text shows special tokens. Default true.
+    pub skip_special_tokens: Option<bool>,
+    /// No text here has spaces between special tokens that the tokens themselves have not.
+    pub spaces_between_special_tokens: Option<bool>,
+    /// Any: there is one tier, and the answer names it.
+    pub service_tier: Option<String>,
     /// Answer with server-sent events.
     pub stream: Option<bool>,
     /// What the stream carries.
@@ -142,6 +155,8 @@ pub struct Usage {
     pub total_tokens: u32,
     /// More about the prompt.
     pub prompt_tokens_details: PromptTokensDetails,
+    /// More about the output.
+    pub completion_tokens_details: CompletionTokensDetails,
 }
 
 /// More about the prompt's tokens.
@@ -161,6 +176,23 @@ pub enum OpenAiFinishReason {
     Length,
 }
 
+/// What ended a choice before its length.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum StopReason {
+    /// A stop string of the request.
+    Text(String),
+    /// A stop id of the request.
+    Token(u32),
+}
+
+/// More about the output's tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct CompletionTokensDetails {
+    /// Of reasoning that was told apart from the answer: none yet.
+    pub reasoning_tokens: u32,
+}
+
 /// Answer of `/v1/chat/completions`.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct ChatCompletion {
@@ -178,6 +210,9 @@ pub struct ChatCompletion {
     pub choices: Vec<ChatChoice>,
     /// Token counts.
     pub usage: Usage,
+    /// `default`, if the request names a tier: there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_tier: Option<&'static str>,
 }
 
 /// One choice.
@@ -191,6 +226,8 @@ pub struct ChatChoice {
     pub logprobs: Option<ChatLogprobs>,
     /// Why it ended.
     pub finish_reason: OpenAiFinishReason,
+    /// The stop string or stop id of the request that ended it.
+    pub stop_reason: Option<StopReason>,
 }
 
 /// What the model said.
@@ -200,6 +237,8 @@ pub struct OutputMessage {
     pub role: &'static str,
     /// The text.
     pub content: String,
+    /// Always `null`: what the model will not say, it says in `content`.
+    pub refusal: Option<String>,
 }
 
 /// `logprobs` of a chat choice.
@@ -250,6 +289,9 @@ pub struct ChatCompletionChunk {
     pub choices: Vec<ChatChunkChoice>,
     /// In the last chunk, when asked for.
     pub usage: Option<Usage>,
+    /// `default`, if the request names a tier: there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_tier: Option<&'static str>,
 }
 
 /// A part of one choice.
@@ -263,6 +305,8 @@ pub struct ChatChunkChoice {
     pub logprobs: Option<ChatLogprobs>,
     /// In the last chunk of the choice.
     pub finish_reason: Option<OpenAiFinishReason>,
+    /// There, too: the stop string or stop id of the request that ended it.
+    pub stop_reason: Option<StopReason>,
 }
 
 /// What is new.

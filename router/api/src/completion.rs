@@ -1,6 +1,6 @@
 //! `/v1/completions`.
 
-use crate::chat::{CommonParameters, OpenAiFinishReason, Usage};
+use crate::chat::{CommonParameters, OpenAiFinishReason, StopReason, Usage};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -45,6 +45,9 @@ pub struct Completion {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Usage>)]
     pub usage: Option<ChunkUsage>,
+    /// `default`, if the request names a tier: there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_tier: Option<&'static str>,
 }
 
 /// `usage` where the key is shown: in chunks before the last it is `null`.
@@ -68,6 +71,8 @@ pub struct CompletionChoice {
     pub logprobs: Option<CompletionLogprobs>,
     /// Why it ended; `null` in all chunks but the choice's last.
     pub finish_reason: Option<OpenAiFinishReason>,
+    /// There, too: the stop string or stop id of the request that ended it.
+    pub stop_reason: Option<StopReason>,
 }
 
 /// `logprobs` of a text completion: four lists of one length.

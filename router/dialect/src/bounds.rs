@@ -171,6 +171,14 @@ pub struct ContextLimits {
 }
 
 impl ContextLimits {
+    /// Prompt tokens that fit beside the output asked for. At least one: what does not fit then is refused by the rule
+    /// of [`Self::output_tokens`].
+    pub fn input_beside(&self, asked: Option<u32>) -> u32 {
+        self.max_total_tokens
+            .saturating_sub(asked.unwrap_or(1))
+            .clamp(1, self.max_input_tokens.max(1))
+    }
+
     /// The number of output tokens that a prompt of `input` tokens may get, or why it may not run.
     pub fn output_tokens(
         &self,

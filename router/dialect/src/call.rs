@@ -32,8 +32,10 @@ pub struct Call {
     pub bad_words: Vec<String>,
     /// What binds the output.
     pub grammar: Option<Grammar>,
-    /// Keep the last n prompt tokens.
-    pub truncate: Option<u32>,
+    /// Cut prompts that are too long.
+    pub truncate: Option<Truncation>,
+    /// What the text shows.
+    pub text: TextShape,
     /// What is reported beside the ids.
     pub report: Report,
     /// As events.
@@ -60,6 +62,7 @@ impl Call {
             bad_words: Vec::new(),
             grammar: None,
             truncate: None,
+            text: TextShape::default(),
             report: Report::default(),
             stream: false,
             terms: Terms::default(),
@@ -137,6 +140,58 @@ impl ChatPrompt {
                 })
         })
     }
+}
+
+/// How prompts are cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Truncation {
+    /// The request's name for it.
+    pub field: &'static str,
+    /// Tokens at most; `None`: as many as the context has beside the output asked for.
+    pub keep: Option<u32>,
+    /// Which end is cut off.
+    pub side: TruncationSide,
+}
+
+/// Which end of a prompt is cut off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TruncationSide {
+    /// The beginning: the last tokens stay.
+    #[default]
+    Left,
+    /// The end: the first tokens stay.
+    Right,
+}
+
+impl Truncation {
+    /// `truncate`, as in TGI: the last `keep` tokens stay.
+    pub fn to_last(keep: u32) -> Self {
+        Self {
+            field: "truncate",
+            keep: Some(keep),
+            side: TruncationSide::Left,
+        }
+    }
+
+    /// What stays of a prompt, `most` tokens at most.
+    pub fn apply(&self, mut ids: Vec<u32>, most: usize) -> Vec<u32> {
+        match self.side {
+            TruncationSide::Left => {
+                ids.drain(..ids.len().saturating_sub(most));
+            }
+            TruncationSide::Right => ids.truncate(most),
+        }
+        ids
+    }
+}
+
+/// What the text of a choice shows besides what is always shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TextShape {
+    /// The stop that ended it, also where the dialect cuts it off.
+    pub keeps_stop: bool,
+    /// Special tokens' own text.
+    pub shows_special: bool,
 }
 
 /// What is reported beside the ids.

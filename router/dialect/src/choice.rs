@@ -3,6 +3,7 @@
 //! Stream and non-stream answers go through the same [`ChoiceText`], so their texts are the same by construction.
 
 use crate::end::EndReason;
+use headrace_api::chat::StopReason;
 use headrace_text::{Detokenizer, StopMatcher, StopMode, TextError, Tokenizer};
 use std::sync::Arc;
 
@@ -44,6 +45,19 @@ pub struct TokenStep {
     pub text_end: usize,
     /// The last token of the choice, and why.
     pub end: Option<EndReason>,
+    /// The stop string that ended the choice.
+    pub stop: Option<String>,
+}
+
+impl TokenStep {
+    /// What `/v1` calls `stop_reason`: the stop string or stop id that ended the choice.
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        match self.end? {
+            EndReason::StopString(_) => self.stop.clone().map(StopReason::Text),
+            EndReason::StopToken(id) => Some(StopReason::Token(id)),
+            EndReason::Eos | EndReason::GrammarComplete | EndReason::Length => None,
+        }
+    }
 }
 
 /// Turns ids into text.
@@ -52,7 +66,9 @@ pub struct ChoiceText {
     tokenizer: Arc<Tokenizer>,
     detokenizer: Detokenizer,
     stops: StopMatcher,
+    stop_texts: Vec<String>,
     mode: StopMode,
+    shows_special: bool,
     generated: u32,
     text_end: usize,
     text_characters: usize,
@@ -71,12 +87,21 @@ impl ChoiceText {
             tokenizer: Arc::clone(tokenizer),
             detokenizer: Detokenizer::new(Arc::clone(tokenizer), prompt_ids),
             stops: StopMatcher::new(stops, mode)?,
+            stop_texts: stops.to_vec(),
             mode,
+            shows_special: false,
             generated: 0,
             text_end: 0,
             text_characters: 0,
             ended: false,
         })
+    }
+
+    /// The same; with `shows_special` the own text of special tokens is part of the choice's text.
+    #[must_use]
+    pub fn showing_special(mut self, shows_special: bool) -> Self {
+        self.shows_special = shows_special;
+        self
     }
 
     /// Output tokens so far.
@@ -100,7 +125,15 @@ impl ChoiceText {
         // An end id ends the text before itself, but on native routes an unflagged one stays visible, as in TGI.
         let is_end_id = matches!(end, Some(EndReason::Eos | EndReason::StopToken(_)));
         let mut text = String::new();
-        if special {
+        if special && self.shows_special {
+            // What a character before it has left behind stands before it.
+            let mut visible = self.detokenizer.finish();
+            if !(is_end_id && self.mode == StopMode::CutStop) {
+                visible.push_str(&self.detokenizer.push(token.id).token_text);
+            }
+            self.feed(&visible, &mut released, &mut matched);
+            text.clone_from(&released);
+        } else if special {
             if end.is_some() {
                 let tail = self.detokenizer.finish();
                 self.feed(&tail, &mut released, &mut matched);
@@ -144,6 +177,7 @@ impl ChoiceText {
             released,
             text_offset,
             text_end: self.text_end,
+            stop: matched.and_then(|index| self.stop_texts.get(index).cloned()),
             end,
         }
     }
@@ -201,6 +235,11 @@ impl ChoiceRecord {
     /// Why it ended; `None` while it has not.
     pub fn end(&self) -> Option<EndReason> {
         self.steps.last().and_then(|step| step.end)
+    }
+
+    /// See [`TokenStep::stop_reason`].
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        self.steps.last().and_then(TokenStep::stop_reason)
     }
 
     /// What `best_of` ranks by.

@@ -27,6 +27,8 @@ pub struct Terms {
     pub retention: CacheRetention,
     /// From the request's arrival until it has to run. `None`: it waits as long as it takes.
     pub timeout: Option<Duration>,
+    /// It names a `service_tier`, and so does its answer (`/v1`).
+    pub names_tier: bool,
 }
 
 /// `prompt_cache_retention`.
@@ -49,6 +51,7 @@ impl Terms {
             cache_salt: read_salt(fields)?,
             retention: read_retention(fields)?,
             timeout: read_timeout(fields)?,
+            names_tier: false,
         })
     }
 }

@@ -32,6 +32,7 @@ fn entry(id: u32, logprob: f32, top: &[(u32, f32)]) -> (String, serde_json::Valu
         created: 0,
         model: "x".to_owned(),
         system_fingerprint: "x".to_owned(),
+        service_tier: None,
     };
     let records = vec![vec![record]];
     let usage = usage(&[1], &records);

@@ -1,7 +1,7 @@
 //! Reads TGI's generate request.
 
 use crate::bounds::Bounds;
-use crate::call::{Call, Prompt, Report, Sampling, SamplingRule};
+use crate::call::{Call, Prompt, Report, Sampling, SamplingRule, Truncation};
 use crate::fields::Fields;
 use crate::grammar::Grammar;
 use crate::ignored::Ignored;
@@ -206,7 +206,7 @@ fn assemble(read: Parameters, inputs: String, stream: bool, ignored: Ignored) ->
     call.max_new_tokens = read.max_new_tokens;
     call.stops = read.stop;
     call.grammar = read.grammar;
-    call.truncate = read.truncate;
+    call.truncate = read.truncate.map(Truncation::to_last);
     call.stream = stream;
     call.terms = read.terms;
     let details = read.details || read.decoder_input_details;

@@ -26,9 +26,11 @@ pub fn chat_completion(
                 message: OutputMessage {
                     role: "assistant",
                     content: record.text.clone(),
+                    refusal: None,
                 },
                 logprobs: logprobs.then(|| entries(&record.steps, tokenizer)),
                 finish_reason: record.end()?.openai(),
+                stop_reason: record.stop_reason(),
             })
         })
         .collect::<Option<Vec<_>>>()?;
@@ -40,6 +42,7 @@ pub fn chat_completion(
         system_fingerprint: identity.system_fingerprint.clone(),
         choices,
         usage,
+        service_tier: identity.service_tier,
     })
 }
 
@@ -98,6 +101,7 @@ impl ChatStream {
     ) -> Option<ChatCompletionChunk> {
         self.completion_tokens += 1;
         let finish_reason = step.end.map(crate::end::EndReason::openai);
+        let stop_reason = step.stop_reason();
         let gathered = self.choices.get_mut(index)?.push(step)?;
         let choice = ChatChunkChoice {
             index: u32::try_from(index).ok()?,
@@ -107,6 +111,7 @@ impl ChatStream {
             },
             logprobs: self.logprobs.then(|| entries(&gathered.steps, tokenizer)),
             finish_reason,
+            stop_reason,
         };
         let usage = self.shape.continuous_usage.then(|| self.usage());
         Some(self.wrap(vec![choice], usage))
@@ -136,6 +141,7 @@ impl ChatStream {
             system_fingerprint: self.identity.system_fingerprint.clone(),
             choices,
             usage,
+            service_tier: self.identity.service_tier,
         }
     }
 }

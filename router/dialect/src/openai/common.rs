@@ -1,8 +1,9 @@
 //! Fields that the `/v1` generation routes share.
 
+use super::text_fields::{read_text_shape, read_truncation};
 use super::token_rules::{read_allowed_ids, read_bad_words, read_logit_bias};
 use crate::bounds::Bounds;
-use crate::call::{Call, Sampling, SamplingRule};
+use crate::call::{Call, Sampling, SamplingRule, TextShape, Truncation};
 use crate::fields::Fields;
 use crate::grammar::Grammar;
 use crate::ignored::Ignored;
@@ -11,11 +12,10 @@ use crate::refusal::{Cause, Refusal};
 use crate::terms::Terms;
 use headrace_text::OneLine;
 
-/// Fields that change nothing in the answer: accepted with any value.
-const ADVISORY: [&str; 12] = [
+/// Fields that change nothing in the answer: accepted with any value. `tests/openai_fields.rs` says why each may be.
+const ADVISORY: &[&str] = &[
     "user",
     "metadata",
-    "service_tier",
     "store",
     "prompt_cache_key",
     "prompt_cache_options",
@@ -25,11 +25,21 @@ const ADVISORY: [&str; 12] = [
     "prediction",
     "parallel_tool_calls",
     "tool_prompt",
+    "stream_interval",
+    "stream_reasoning",
+    "mm_processor_kwargs",
+    "media_io_kwargs",
+    "mm_hashes",
+    "routing_key",
+    "conversation_id",
+    "kv_router_hint",
+    "no_logs",
+    "custom_labels",
 ];
 
 /// Fields that headrace does not honour: refused unless their value asks for nothing. Each with the values, besides
 /// `null` and empty ones, that do.
-const REFUSED: [(&str, &[&str]); 30] = [
+const REFUSED: &[(&str, &[&str])] = &[
     ("tools", &[]),
     ("tool_choice", &[r#""none""#, r#""auto""#]),
     ("functions", &[]),
@@ -39,27 +49,60 @@ const REFUSED: [(&str, &[&str]); 30] = [
     ("web_search_options", &[]),
     ("reasoning_effort", &[]),
     ("reasoning", &[]),
+    ("include_reasoning", &["true"]),
+    ("separate_reasoning", &["false"]),
     ("thinking", &[]),
     ("thinking_token_budget", &[]),
+    ("max_thinking_tokens", &[]),
     ("grammar", &[]),
     ("structured_outputs", &[]),
     ("guided_json", &[]),
     ("guided_regex", &[]),
     ("guided_choice", &[]),
     ("guided_grammar", &[]),
+    ("guided_decoding_backend", &[]),
+    ("guided_whitespace_pattern", &[]),
+    ("structural_tag", &[]),
     ("regex", &[]),
     ("ebnf", &[]),
     ("json_schema", &[]),
     ("use_beam_search", &["false"]),
+    ("beam_width", &["1"]),
     ("length_penalty", &["1", "1.0"]),
-    ("include_stop_str_in_output", &["false"]),
-    ("skip_special_tokens", &["true"]),
+    ("early_stopping", &["false"]),
     ("prompt_logprobs", &["false", "0"]),
-    ("truncate_prompt_tokens", &[]),
+    ("logprob_token_ids", &[]),
+    ("token_ids_logprob", &[]),
+    ("repetition_detection", &[]),
+    ("stop_regex", &[]),
+    ("no_stop_trim", &["false"]),
+    ("input_ids", &[]),
+    ("prompt_embeds", &[]),
+    ("mm_payload", &[]),
     ("return_token_ids", &["false"]),
     ("return_tokens_as_token_ids", &["false"]),
+    ("return_prompt_token_ids", &["false"]),
+    ("return_prompt_text", &["false"]),
+    ("return_token_offsets", &["false"]),
+    ("return_weight_versions", &["false"]),
+    ("return_meta_info", &["false"]),
+    ("return_hidden_states", &["false"]),
+    ("return_routed_experts", &["false"]),
+    ("routed_experts_prompt_start", &["0"]),
+    ("kv_transfer_params", &[]),
+    ("ec_transfer_params", &[]),
+    ("vllm_xargs", &[]),
+    ("custom_params", &[]),
+    ("custom_logit_processor", &[]),
+    ("extra_key", &[]),
+    ("background", &["false"]),
+    ("bootstrap_host", &[]),
+    ("bootstrap_port", &[]),
+    ("bootstrap_room", &[]),
     ("watermark", &["false"]),
+    ("watermarking", &["false"]),
     ("adapter_id", &[]),
+    ("lora_path", &[]),
 ];
 
 /// What a stream carries.
@@ -86,7 +129,8 @@ pub(super) struct Common {
     pub(super) bad_words: Vec<String>,
     pub(super) ignore_eos: bool,
     pub(super) grammar: Option<Grammar>,
-    pub(super) truncate: Option<u32>,
+    pub(super) truncate: Option<Truncation>,
+    pub(super) text: TextShape,
     pub(super) stream: bool,
     pub(super) shape: StreamShape,
     pub(super) terms: Terms,
@@ -98,9 +142,9 @@ pub(super) fn read_common(
     bounds: &Bounds,
     ignored: &mut Ignored,
 ) -> Result<Common, Refusal> {
-    body.advisory(&ADVISORY)?;
+    body.advisory(ADVISORY)?;
     let grammar = read_response_format(body, ignored)?;
-    for (key, neutral) in REFUSED {
+    for &(key, neutral) in REFUSED {
         body.refused_unless(key, |value| is_neutral(value, neutral))?;
     }
     let stream = body.boolean("stream")?.unwrap_or(false);
@@ -117,13 +161,23 @@ pub(super) fn read_common(
         bad_words: read_bad_words(body, bounds)?,
         ignore_eos: body.boolean("ignore_eos")?.unwrap_or(false),
         grammar,
-        truncate: body.u32("truncate")?,
+        truncate: read_truncation(body)?,
+        text: read_text_shape(body)?,
         stream,
         shape: read_stream_options(body, stream, ignored)?,
-        terms: Terms::read(body)?,
+        terms: read_terms(body)?,
     };
     check(&common, bounds)?;
     Ok(common)
+}
+
+/// The terms. There is one tier of service, and it is named to those who name one, as `OpenAI` does.
+fn read_terms(body: &mut Fields<'_>) -> Result<Terms, Refusal> {
+    let names_tier = body.string("service_tier")?.is_some();
+    Ok(Terms {
+        names_tier,
+        ..Terms::read(body)?
+    })
 }
 
 /// TGI's form, with `value`, is a grammar. The dialect's own is not supported yet; the refusal says which type it was.
@@ -280,6 +334,7 @@ impl Common {
         call.ignore_eos = self.ignore_eos;
         call.grammar.clone_from(&self.grammar);
         call.truncate = self.truncate;
+        call.text = self.text;
         call.stream = self.stream;
         call.terms.clone_from(&self.terms);
         Bounds::check_sampling(call)

@@ -25,6 +25,7 @@ pub fn completion(
                 text: record.text.clone(),
                 logprobs: logprobs.then(|| entries(&record.steps, tokenizer)),
                 finish_reason: Some(record.end()?.openai()),
+                stop_reason: record.stop_reason(),
             })
         })
         .collect::<Option<Vec<_>>>()?;
@@ -36,6 +37,7 @@ pub fn completion(
         system_fingerprint: identity.system_fingerprint.clone(),
         choices,
         usage: Some(ChunkUsage::Known(usage)),
+        service_tier: identity.service_tier,
     })
 }
 
@@ -93,12 +95,14 @@ impl CompletionStream {
     ) -> Option<Completion> {
         self.completion_tokens += 1;
         let finish_reason = step.end.map(crate::end::EndReason::openai);
+        let stop_reason = step.stop_reason();
         let chunk = self.choices.get_mut(index)?.push(step)?;
         let choice = CompletionChoice {
             index: u32::try_from(index).ok()?,
             text: chunk.text,
             logprobs: self.logprobs.then(|| entries(&chunk.steps, tokenizer)),
             finish_reason,
+            stop_reason,
         };
         let usage = if self.shape.continuous_usage {
             Some(ChunkUsage::Known(self.usage()))
@@ -132,6 +136,7 @@ impl CompletionStream {
             system_fingerprint: self.identity.system_fingerprint.clone(),
             choices,
             usage,
+            service_tier: self.identity.service_tier,
         }
     }
 }

@@ -11,6 +11,7 @@ mod message_calls;
 mod messages;
 mod stream;
 mod template_fields;
+mod text_fields;
 mod token_rules;
 mod tokenize;
 

@@ -1,7 +1,7 @@
 //! What chat and completion answers share: identity, usage, and which steps a chunk covers.
 
 use crate::choice::{ChoiceRecord, TokenStep};
-use headrace_api::chat::{PromptTokensDetails, Usage};
+use headrace_api::chat::{CompletionTokensDetails, PromptTokensDetails, Usage};
 use std::collections::VecDeque;
 
 /// What stays the same in every chunk of an answer.
@@ -15,6 +15,8 @@ pub struct Identity {
     pub model: String,
     /// `VERSION-LABEL`.
     pub system_fingerprint: String,
+    /// Told to those who name one.
+    pub service_tier: Option<&'static str>,
 }
 
 /// Sums the counts of an answer. `records` are all sequences that ran; each prompt counts once, and so does what
@@ -38,6 +40,7 @@ pub(super) fn make_usage(prompt: usize, completion: u32, cached: u32) -> Usage {
         prompt_tokens_details: PromptTokensDetails {
             cached_tokens: cached,
         },
+        completion_tokens_details: CompletionTokensDetails::default(),
     }
 }
 

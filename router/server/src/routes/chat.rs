@@ -64,7 +64,7 @@ pub(crate) async fn run(
     let model = model
         .filter(|name| !name.is_empty() && name != "tgi")
         .unwrap_or_else(|| services.document.model_id.clone());
-    let identity = chunks::identity(state, "chatcmpl", model);
+    let identity = chunks::identity(state, "chatcmpl", model, &call.terms);
     let characters = call.prompts.iter().map(Prompt::characters).sum();
     let is_stream = call.stream;
     let generation = Generation::start(state, log, permit, call, Dialect::OpenAi).await?;

@@ -9,6 +9,7 @@ use crate::sse::{DONE, FrameWriter};
 use headrace_dialect::choice::TokenStep;
 use headrace_dialect::openai::{ChatStream, CompletionStream, Identity, check_model};
 use headrace_dialect::refusal::{Refusal, to_json};
+use headrace_dialect::terms::Terms;
 use headrace_text::Tokenizer;
 use std::sync::Arc;
 
@@ -24,12 +25,13 @@ pub(super) fn served<'a>(
 }
 
 /// What stays the same in every chunk of an answer.
-pub(super) fn identity(state: &AppState, prefix: &str, model: String) -> Identity {
+pub(super) fn identity(state: &AppState, prefix: &str, model: String, terms: &Terms) -> Identity {
     Identity {
         id: format!("{prefix}-{}", request_id::fresh()),
         created: reply::unix_seconds(),
         model,
         system_fingerprint: reply::system_fingerprint(state),
+        service_tier: terms.names_tier.then_some("default"),
     }
 }
 

@@ -65,7 +65,12 @@ pub(crate) async fn run(
         ..
     } = request;
     let logprobs = logprobs.is_some();
-    let identity = chunks::identity(state, "cmpl", services.document.model_id.clone());
+    let identity = chunks::identity(
+        state,
+        "cmpl",
+        services.document.model_id.clone(),
+        &call.terms,
+    );
     let characters = call.prompts.iter().map(Prompt::characters).sum();
     let is_stream = call.stream;
     let generation = Generation::start(state, log, permit, call, Dialect::OpenAi).await?;

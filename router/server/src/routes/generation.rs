@@ -175,7 +175,8 @@ impl Generation {
         } in submitted
         {
             let text = ChoiceText::new(&services.tokenizer, &prompt_ids, stops, mode)
-                .map_err(|error| Refusal::validation("stop", error.to_string()))?;
+                .map_err(|error| Refusal::validation("stop", error.to_string()))?
+                .showing_special(validated.shows_special());
             seeds.push(seed);
             let last = if may_end_unmarked {
                 LastToken::ByEvent(None)

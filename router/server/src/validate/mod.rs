@@ -13,13 +13,14 @@ use crate::engine::{EngineHandle, SequenceStream, SubmitFailure};
 use crate::room::Room;
 use crate::services::ModelServices;
 use headrace_dialect::bounds::ContextLimits;
-use headrace_dialect::call::{Call, Sampling};
+use headrace_dialect::call::{Call, Sampling, Truncation};
 use headrace_dialect::refusal::{Cause, Dialect, Refusal};
 use headrace_grammar::CompiledGrammar;
 use headrace_scheduler::{SamplingParams, SequenceRequest, StopConditions, TokenId};
 use headrace_text::StopMode;
 use std::sync::Arc;
 
+use prompts::Cut;
 pub(crate) use prompts::{encode_prompt, run_on_pool};
 pub(crate) use terms::Sender;
 use terms::Treatment;
@@ -36,6 +37,7 @@ pub(crate) struct ValidatedCall {
     prompt_logprobs: bool,
     stops: Vec<String>,
     mode: StopMode,
+    shows_special: bool,
     treatment: Treatment,
     /// Compiled once for all choices.
     grammar: Option<CompiledGrammar>,
@@ -73,6 +75,7 @@ impl ValidatedCall {
         let limits = state.context_limits()?;
         token_rules::check_ids(&call, &limits)?;
         check_truncate(&call, &limits)?;
+        let text = call.text;
         let (do_sample, resolved) = call.sampling.resolve(&services.sampling_defaults);
         let mut sampling = sampling_params(&call, services, do_sample, &resolved);
         sampling.bad_words =
@@ -91,8 +94,11 @@ impl ValidatedCall {
             // Under a grammar the masks see to it.
             min_tokens: if is_free { call.min_tokens } else { 0 },
         };
-        let truncate = call.truncate;
         let asked = call.max_new_tokens;
+        let truncate = call.truncate.map(|cut| Cut {
+            most: cut.keep.unwrap_or_else(|| limits.input_beside(asked)),
+            cut,
+        });
         let room = Room {
             limits,
             dialect,
@@ -126,9 +132,10 @@ impl ValidatedCall {
             prompt_logprobs: call.report.prompt_logprobs,
             stops: call.stops,
             mode: match dialect {
-                Dialect::Native => StopMode::KeepStop,
-                Dialect::OpenAi => StopMode::CutStop,
+                Dialect::OpenAi if !text.keeps_stop => StopMode::CutStop,
+                Dialect::Native | Dialect::OpenAi => StopMode::KeepStop,
             },
+            shows_special: text.shows_special,
             treatment,
             grammar,
         })
@@ -141,6 +148,11 @@ impl ValidatedCall {
     /// Stop strings and what becomes of their text.
     pub(crate) fn stops(&self) -> (&[String], StopMode) {
         (&self.stops, self.mode)
+    }
+
+    /// Special tokens' own text is part of the answer's.
+    pub(crate) fn shows_special(&self) -> bool {
+        self.shows_special
     }
 
     /// Choices to answer with, for each prompt.
@@ -243,18 +255,24 @@ fn sampling_params(
 }
 
 fn check_truncate(call: &Call, limits: &ContextLimits) -> Result<(), Refusal> {
-    match call.truncate {
-        Some(truncate) if truncate == 0 || truncate > limits.max_input_tokens => {
-            Err(Refusal::validation(
-                "truncate",
-                format!(
-                    "`truncate` must be strictly positive and less than {}. Given: {truncate}",
-                    limits.max_input_tokens
-                ),
-            ))
-        }
-        _ => Ok(()),
+    let Some(Truncation {
+        field,
+        keep: Some(keep),
+        ..
+    }) = call.truncate
+    else {
+        return Ok(());
+    };
+    if keep == 0 || keep > limits.max_input_tokens {
+        return Err(Refusal::validation(
+            field,
+            format!(
+                "`{field}` must be strictly positive and less than {}. Given: {keep}",
+                limits.max_input_tokens
+            ),
+        ));
     }
+    Ok(())
 }
 
 fn check_prompt(ids: &[TokenId], limits: &ContextLimits, dialect: Dialect) -> Result<(), Refusal> {

@@ -4,25 +4,30 @@ use crate::app::AppState;
 use crate::room::Room;
 use crate::services::ModelServices;
 use crate::tokenise::PoolFailure;
-use headrace_dialect::call::{ChatPrompt, Prompt};
+use headrace_dialect::call::{ChatPrompt, Prompt, Truncation};
 use headrace_dialect::refusal::{Cause, Refusal};
 use headrace_text::{
     ChatTemplate, Encoding, RenderOptions, RenderedPrompt, SpecialText, TemplateError, Tokenizer,
 };
 
-/// The ids of every prompt, cut to the last `truncate`.
+/// How prompts are cut.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cut {
+    pub(super) cut: Truncation,
+    /// Tokens that may stay.
+    pub(super) most: u32,
+}
+
+/// The ids of every prompt, cut as `truncate` says.
 pub(super) async fn encode_all(
     state: &AppState,
     prompts: Vec<Prompt>,
-    truncate: Option<u32>,
+    truncate: Option<Cut>,
     room: Room,
 ) -> Result<Vec<Vec<u32>>, Refusal> {
-    let cut = move |mut ids: Vec<u32>| {
-        let keep = truncate.map_or(usize::MAX, |keep| {
-            usize::try_from(keep).unwrap_or(usize::MAX)
-        });
-        ids.drain(..ids.len().saturating_sub(keep));
-        ids
+    let cut = move |ids: Vec<u32>| match truncate {
+        None => ids,
+        Some(Cut { cut, most }) => cut.apply(ids, usize::try_from(most).unwrap_or(usize::MAX)),
     };
     if prompts
         .iter()
