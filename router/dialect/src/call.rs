@@ -345,6 +345,23 @@ mod tests {
     }
 
     #[test]
+    fn prompts_are_cut_at_the_side_that_is_named() {
+        let cut = |side, most| {
+            let truncation = Truncation {
+                side,
+                ..Truncation::to_last(0)
+            };
+            truncation.apply(vec![1, 2, 3], most)
+        };
+        assert_eq!(cut(TruncationSide::Left, 2), [2, 3]);
+        assert_eq!(cut(TruncationSide::Right, 2), [1, 2]);
+        for side in [TruncationSide::Left, TruncationSide::Right] {
+            assert_eq!(cut(side, 3), [1, 2, 3]);
+            assert_eq!(cut(side, 9), [1, 2, 3]);
+        }
+    }
+
+    #[test]
     fn defaults_fill_v1_only_and_explicit_off_beats_them() {
         let defaults = SamplingDefaults {
             temperature: Some(0.6),

@@ -111,6 +111,7 @@ impl Streams {
             created: 0,
             model: "m".to_owned(),
             system_fingerprint: "f".to_owned(),
+            service_tier: None,
         };
         let shape = StreamShape::default();
         Self {

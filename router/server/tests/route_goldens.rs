@@ -286,6 +286,15 @@ async fn chat_routes() {
             "chat_too_long",
             json!({"messages": messages, "max_tokens": 60, "stream": true}),
         ),
+        (
+            "chat_tier_stream",
+            json!({"messages": messages, "stream": true, "max_tokens": 1, "service_tier": "flex", "stop": ["Hell"],
+                "stream_options": {"include_usage": true}}),
+        ),
+        (
+            "chat_prompt_too_long",
+            json!({"messages": [{"role": "user", "content": "x".repeat(70)}]}),
+        ),
         ("chat_missing", json!({"model": "x"})),
     ];
     for (name, body) in cases {
@@ -322,6 +331,28 @@ async fn completion_routes() {
             "completion_stream_usage",
             json!({"prompt": "Hello", "stream": true, "logprobs": 0, "max_tokens": 4,
                 "stream_options": {"include_usage": true}}),
+        ),
+        (
+            "completion_shape",
+            json!({"prompt": "Hello", "stop": ["ld"], "include_stop_str_in_output": true, "service_tier": "auto",
+                "user": "me", "unheard_of": 1}),
+        ),
+        (
+            "completion_special_stream",
+            json!({"prompt": "Hello", "stop_token_ids": [37], "skip_special_tokens": false, "stream": true,
+                "include_stop_str_in_output": true}),
+        ),
+        (
+            "completion_allowed_ids",
+            json!({"prompt": "Hello", "allowed_token_ids": [37, 1], "bad_words": ["!"], "max_tokens": 3}),
+        ),
+        (
+            "completion_allowed_none",
+            json!({"prompt": "Hello", "allowed_token_ids": []}),
+        ),
+        (
+            "completion_truncated",
+            json!({"prompt": "x".repeat(70), "truncate_prompt_tokens": -1, "max_tokens": 4}),
         ),
         ("completion_bad_id", json!({"prompt": [1, 100_000]})),
         ("completion_too_long", json!({"prompt": vec![72; 70]})),

@@ -67,7 +67,9 @@ pub(crate) async fn run(
     let identity = chunks::identity(state, "chatcmpl", model, &call.terms);
     let characters = call.prompts.iter().map(Prompt::characters).sum();
     let is_stream = call.stream;
-    let generation = Generation::start(state, log, permit, call, Dialect::OpenAi).await?;
+    let generation = Generation::start(state, log, permit, call, Dialect::OpenAi)
+        .await
+        .map_err(in_messages)?;
     let mut response = if is_stream {
         let prompts = generation.prompts();
         let stream = ChatStream::new(identity, shape, logprobs, prompts.tokens(), prompts.choices);
@@ -91,4 +93,13 @@ pub(crate) async fn run(
     };
     reply::add_ignored(&mut response, &ignored);
     Ok(response)
+}
+
+/// What is wrong with the prompt is wrong with the messages: a chat has no other.
+fn in_messages(refusal: Refusal) -> Refusal {
+    if refusal.param() == Some("prompt") {
+        refusal.with_param("messages")
+    } else {
+        refusal
+    }
 }

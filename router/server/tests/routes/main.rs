@@ -10,6 +10,7 @@ mod abort;
 mod about;
 mod control;
 mod grammar;
+mod one_meaning;
 mod platforms;
 mod probes;
 mod readers;
@@ -17,5 +18,6 @@ mod request_log;
 #[path = "../routes_support/mod.rs"]
 mod routes_support;
 mod terms;
+mod text_shape;
 mod token_rules;
 mod walk;
