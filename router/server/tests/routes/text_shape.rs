@@ -38,17 +38,15 @@ fn told(answer: &Answer, stream: bool) -> (String, Value, Value) {
             &choice["message"]["content"],
         ];
         text.push_str(piece.iter().find_map(|piece| piece.as_str()).unwrap());
-        if !choice["finish_reason"].is_null() {
-            ends.push((
-                choice["finish_reason"].clone(),
-                choice["stop_reason"].clone(),
-            ));
-        } else {
+        if choice["finish_reason"].is_null() {
             assert!(choice["stop_reason"].is_null());
+        } else {
+            let keys = ["finish_reason", "stop_reason"];
+            ends.push(keys.map(|key| choice[key].clone()));
         }
     }
     assert_eq!(ends.len(), 1, "exactly one end");
-    let (finish, stop) = ends.remove(0);
+    let [finish, stop] = ends.remove(0);
     (text, finish, stop)
 }
 
