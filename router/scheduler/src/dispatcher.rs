@@ -177,6 +177,12 @@ impl Dispatcher {
         self.events.len() < before
     }
 
+    /// Whether something has to be told that no step under way will carry.
+    pub(crate) fn has_ends_to_tell(&self) -> bool {
+        let is_start = |event: &Event| matches!(event, Event::Started { .. });
+        !self.events.iter().all(is_start)
+    }
+
     /// How many wait for a slot.
     pub(crate) fn waiting(&self) -> usize {
         self.queue.len()

@@ -99,6 +99,8 @@ impl Scheduler {
         let Some(index) = self.dispatcher.find(id) else {
             return self.dispatcher.hush(id);
         };
+        // Its start may be untold.
+        self.dispatcher.hush(id);
         let sequence = &self.dispatcher.sequences[index];
         let id = sequence.group;
         let waiting = sequence.phase == Phase::Waiting;
@@ -185,8 +187,8 @@ impl Scheduler {
         Ok(events)
     }
 
-    /// Fails what waits and whose deadline has passed, and gives all that has still to be told: for when no group
-    /// is up and so no answer carries it.
+    /// Fails what waits and whose deadline has passed, and gives all that has still to be told, which the next answer
+    /// would carry otherwise: for when no group is up, and behind a plan, for those that entered it.
     pub fn expire(&mut self, now: Time) -> Vec<Event> {
         self.dispatcher.now = now;
         self.dispatcher.pass_time();

@@ -96,10 +96,8 @@ pub(crate) struct Sequence {
     pub(crate) deferred_since: Option<Time>,
     /// Its entry among the blocks being computed in its group.
     pub(crate) computing: Option<u64>,
-    /// `Started` was told.
+    /// It has entered a step, and `Started` says so.
     pub(crate) started: bool,
-    /// Prompt ids found in the cache at admission.
-    pub(crate) cached_tokens: usize,
     /// Prompt positions whose logprobs were told.
     pub(crate) reported_logprobs: usize,
     /// The largest `answered` ever, to count what is computed twice.
@@ -154,7 +152,6 @@ impl Sequence {
             deferred_since: None,
             computing: None,
             started: false,
-            cached_tokens: 0,
             reported_logprobs: 0,
             high_water: 0,
             wants_prompt_logprobs: request.prompt_logprobs,

@@ -184,7 +184,8 @@ pub enum SequenceFailure {
 /// after a `cancel` nothing comes at all.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// First admission to a step. `cached_tokens` prompt tokens need no computing.
+    /// First admission to a step. `cached_tokens` prompt tokens need no computing. [`crate::Scheduler::expire`] tells it
+    /// as soon as the step is planned, else the next answer does.
     Started {
         /// Which sequence.
         id: SequenceId,

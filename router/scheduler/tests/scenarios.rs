@@ -129,6 +129,28 @@ fn cached_tokens(events: &[Event]) -> Vec<u32> {
 }
 
 #[test]
+fn a_start_is_told_with_the_step_that_has_it() {
+    let mut scheduler = up(config(), 8);
+    submit(&mut scheduler, 1, &[1, 2, 3, 4, 5], 2);
+    assert_eq!(scheduler.expire(NOW), []);
+    let first = plan(&mut scheduler);
+    let id = SequenceId(1);
+    let cached_tokens = 0;
+    let started = Event::Started { id, cached_tokens };
+    assert_eq!(scheduler.expire(NOW), [started]);
+    let token = token(7);
+    let events = answer(&mut scheduler, &first, 7);
+    assert_eq!(events, [Event::Token { id, token }]);
+    // Once, whatever happens to it.
+    scheduler.group_down(NOW, GROUP);
+    scheduler.group_up(NOW, GROUP, 8);
+    let again = plan(&mut scheduler);
+    assert_eq!(scheduler.expire(NOW), []);
+    let events = answer(&mut scheduler, &again, 8);
+    assert!(!matches!(events[0], Event::Started { .. }), "{events:?}");
+}
+
+#[test]
 fn one_sequence_from_prompt_to_length() {
     let mut scheduler = up(config(), 8);
     submit(&mut scheduler, 1, &[1, 2, 3, 4, 5], 2);
@@ -464,6 +486,7 @@ fn a_failed_step_is_retried_one_by_one() {
         submit(&mut scheduler, id, &[u32::try_from(id).unwrap()], 1);
     }
     let step = plan(&mut scheduler);
+    assert_eq!(scheduler.expire(NOW).len(), 3, "three starts");
     let failed = StepOutcome::Failed("no".to_owned());
     assert!(complete(&mut scheduler, &step, failed.clone()).is_empty());
     let alone = plan(&mut scheduler);
@@ -498,6 +521,7 @@ fn out_of_memory_halves_the_prefill_then_isolates() {
     let mut sizes = Vec::new();
     let events = loop {
         let step = plan(&mut scheduler);
+        scheduler.expire(NOW);
         sizes.extend(num_tokens(&step));
         let outcome = StepOutcome::OutOfMemory("full".to_owned());
         let events = complete(&mut scheduler, &step, outcome);
@@ -546,6 +570,7 @@ fn two_steps_in_flight_and_what_is_computed_too_much_is_dropped() {
     assert!(scheduler.stats().owned_blocks > 0);
     submit(&mut scheduler, 2, &[4, 5, 6], 1);
     let third = plan(&mut scheduler);
+    assert_eq!(scheduler.expire(NOW).len(), 1, "a start");
     assert_ne!(third.rows[0].slot, second.rows[0].slot);
     assert!(answer(&mut scheduler, &second, 8).is_empty());
     assert_eq!(scheduler.stats().ending, 0);

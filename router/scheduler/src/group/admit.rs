@@ -7,7 +7,7 @@ use crate::planted::{self, Bug};
 use crate::queue::OVERDUE;
 use crate::sequence::{Phase, SequenceIndex, narrow};
 use crate::tree::Match;
-use crate::types::{BlockCopy, NewSequence};
+use crate::types::{BlockCopy, Event, NewSequence};
 
 /// Of this many blocks, one is kept free at admission for each running sequence at most: without it a
 /// sequence that just came would soon be the newest when a decode needs a block.
@@ -174,7 +174,10 @@ impl Group {
         }
         let computed = sequence.planned;
         if !sequence.started {
-            sequence.cached_tokens = computed.min(sequence.prompt_length);
+            sequence.started = true;
+            let cached_tokens = narrow(computed.min(sequence.prompt_length));
+            let id = sequence.id;
+            dispatcher.events.push(Event::Started { id, cached_tokens });
         }
         let counters = &mut dispatcher.counters;
         counters.prefix_query_tokens += sequence.cacheable() as u64;

@@ -131,11 +131,6 @@ impl Group {
     ) -> bool {
         let sequence = &mut dispatcher.sequences[row.index];
         let id = sequence.id;
-        if !sequence.started {
-            sequence.started = true;
-            let cached_tokens = crate::sequence::narrow(sequence.cached_tokens);
-            events.push(Event::Started { id, cached_tokens });
-        }
         let failure = match result.outcome {
             RowOutcome::Tokens(tokens) => {
                 self.advance(dispatcher, row);

@@ -49,7 +49,7 @@ impl Group {
         } = draft;
         if record.rows.is_empty() {
             // An empty step tells the workers which slots to forget, or brings an answer that carries events.
-            let silent = self.finished_slots.is_empty() && dispatcher.events.is_empty();
+            let silent = self.finished_slots.is_empty() && !dispatcher.has_ends_to_tell();
             if silent || in_flight > 0 {
                 self.spare_rows.push(record.rows);
                 return None;

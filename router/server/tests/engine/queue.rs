@@ -81,6 +81,40 @@ async fn a_deadline_passes_while_a_step_runs() {
     harness.check_books().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_is_told_while_its_first_step_runs() {
+    let long_step = Script {
+        faults: vec![Fault {
+            when: Trigger::Step(1),
+            what: FaultKind::SlowMillis(3000),
+        }],
+        ..Script::default()
+    };
+    let harness = Harness::ready(Setup {
+        starts: vec![vec![long_step]],
+        ..Setup::default()
+    })
+    .await;
+    let mut stream = harness.submit(&[1, 2, 3], 4).await.unwrap();
+    let first = stream.recv().await;
+    assert!(
+        matches!(first, Some(SequenceEvent::Started { .. })),
+        "{first:?}"
+    );
+    harness
+        .wait_until("in its first step", |harness| {
+            let stats = harness.handle.status().stats;
+            (stats.steps_completed, stats.running) == (0, 1)
+        })
+        .await;
+    let mut heard = 0;
+    while let Some(event) = stream.recv().await {
+        assert!(!matches!(event, SequenceEvent::Started { .. }), "twice");
+        heard += usize::from(matches!(event, SequenceEvent::Token(_)));
+    }
+    assert_eq!(heard, 4);
+}
+
 /// Prompt tokens that the prefix cache had.
 async fn cached_tokens(harness: &Harness, prompt: &[u32]) -> u32 {
     let mut stream = harness.submit(prompt, 2).await.unwrap();
