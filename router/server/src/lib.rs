@@ -3,6 +3,7 @@
 pub mod app;
 mod auth;
 mod caller;
+mod connection;
 pub mod engine;
 pub mod health;
 pub mod listen;

@@ -1,5 +1,6 @@
 //! The listening sockets and the servers on them.
 
+use crate::connection::SharedStream;
 use crate::engine::EngineHandle;
 use crate::metrics::{CONTENT_TYPE, Metrics};
 use crate::slow_reader::TimedWrites;
@@ -128,9 +129,17 @@ async fn serve_with(
             app.clone()
                 .map_request(|request: Request<Incoming>| request.map(Body::new)),
         );
-        let stream = TokioIo::new(TimedWrites::new(stream, stall_timeout));
+        let client = SharedStream::new(stream);
+        let stream = TokioIo::new(TimedWrites::new(client.clone(), stall_timeout));
         let connection = server.serve_connection(stream, service);
-        tokio::spawn(run_connection(connection, is_stopping.clone()));
+        let is_stopping = is_stopping.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = run_connection(connection, is_stopping) => {}
+                // What it asked for is dropped with the connection, and so cancelled.
+                () = client.left() => tracing::debug!("connection: the client left"),
+            }
+        });
     }
     drop(listener);
     drop(is_stopping);

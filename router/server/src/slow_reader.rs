@@ -4,25 +4,25 @@
 //! would wait with everything it holds until TCP gives up, which a client that is alive and reads nothing can put off
 //! for ever.
 
+use crate::connection::SharedStream;
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 
 /// A connection whose writes fail once it has taken nothing for `patience` while something was to be written.
 #[derive(Debug)]
 pub(crate) struct TimedWrites {
-    stream: TcpStream,
+    stream: SharedStream,
     patience: Duration,
     deadline: Pin<Box<Sleep>>,
     is_waiting: bool,
 }
 
 impl TimedWrites {
-    pub(crate) fn new(stream: TcpStream, patience: Duration) -> Self {
+    pub(crate) fn new(stream: SharedStream, patience: Duration) -> Self {
         Self {
             stream,
             patience,
@@ -50,9 +50,7 @@ impl TimedWrites {
         }
         self.is_waiting = false;
         // What the system still holds for the client goes too, instead of waiting for it.
-        if let Err(error) = self.stream.set_zero_linger() {
-            tracing::debug!("SO_LINGER: {error}");
-        }
+        self.stream.drop_unsent();
         Poll::Ready(Err(io::Error::new(
             ErrorKind::TimedOut,
             "the client does not read",

@@ -10,6 +10,7 @@ mod abort;
 mod about;
 mod control;
 mod grammar;
+mod leaving;
 mod one_meaning;
 mod platforms;
 mod probes;
