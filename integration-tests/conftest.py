@@ -113,23 +113,28 @@ class Server:
 StartServer = Callable[..., Server]
 
 
+def launch(*arguments: str, env: dict[str, str] | None = None) -> Server:
+    """Starts a launcher; whoever calls this waits for it and ends it."""
+    port = free_port()
+    # A temporary directory of its own shows what a launcher leaves behind.
+    temp = Path(tempfile.mkdtemp(prefix="headrace-test-"))
+    log = temp.with_suffix(".log")
+    with log.open("wb") as sink:
+        process = subprocess.Popen(
+            [str(BIN / "launcher"), "--hostname", "127.0.0.1", "--port", str(port), *arguments],
+            stdout=sink,
+            stderr=sink,
+            env={**os.environ, "TMPDIR": str(temp), **(env or {})},
+        )
+    return Server(process, f"http://127.0.0.1:{port}", log, temp)
+
+
 @pytest.fixture(scope="session")
 def start_session_server() -> Iterator[StartServer]:
     started: list[Server] = []
 
     def start(*arguments: str, wait: bool = True, env: dict[str, str] | None = None) -> Server:
-        port = free_port()
-        # A temporary directory of its own shows what a launcher leaves behind.
-        temp = Path(tempfile.mkdtemp(prefix="headrace-test-"))
-        log = temp.with_suffix(".log")
-        with log.open("wb") as sink:
-            process = subprocess.Popen(
-                [str(BIN / "launcher"), "--hostname", "127.0.0.1", "--port", str(port), *arguments],
-                stdout=sink,
-                stderr=sink,
-                env={**os.environ, "TMPDIR": str(temp), **(env or {})},
-            )
-        server = Server(process, f"http://127.0.0.1:{port}", log, temp)
+        server = launch(*arguments, env=env)
         started.append(server)
         if wait:
             wait_ready(server)
