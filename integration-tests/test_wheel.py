@@ -8,7 +8,6 @@ import subprocess
 import pytest
 from conftest import BIN
 
-
 COMMANDS = ("launcher", "router", "text-generation-launcher", "text-generation-server")
 
 
