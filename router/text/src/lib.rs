@@ -9,7 +9,7 @@
 //! - The concatenated texts of a stream equal the whole text, for every split and every byte (`detokenizer`).
 //! - A control token's text inside a system, user or tool content never becomes that token (`template`,
 //!   `added_tokens`), and without such text the ids are those of `transformers`.
-//! - Templates end: they have fuel, a recursion limit and a bound on what they write (`template`).
+//! - Templates end: they have fuel, a recursion limit and a bound on all that they build (`template`).
 
 mod added_tokens;
 mod detokenizer;

@@ -21,11 +21,19 @@
 //! as it was sent, the request is refused: nothing says which occurrence is whose.
 
 mod adapt;
+mod budget;
 mod environment;
+mod filters;
+mod json;
 mod marks;
+mod methods;
+mod numbers;
+mod operators;
 mod probe;
+mod program;
 mod python;
 mod source;
+mod text_parts;
 
 pub use adapt::ToolCallIds;
 pub use source::TemplateSources;
@@ -169,14 +177,22 @@ impl ChatTemplate {
         } else {
             None
         };
+        let num_messages = messages.len();
+        let num_bytes = messages.iter().map(marks::num_bytes).sum();
         let inputs = Inputs {
             messages: Value::Array(messages),
             tools: options.tools.clone().unwrap_or_default(),
             documents: options.documents.clone().unwrap_or_default(),
             variables: Value::Object(options.variables.clone()),
         };
+        let limit = budget::limit(num_messages, num_bytes);
         let render = |inputs: &Inputs| {
-            engine.render(&self.named_tokens, inputs, options.add_generation_prompt)
+            engine.render(
+                &self.named_tokens,
+                inputs,
+                options.add_generation_prompt,
+                limit,
+            )
         };
         let mut text = render(&inputs)?;
         if let Some(content) = &continued {
@@ -232,7 +248,8 @@ fn tag_last(messages: &mut [Value], options: &RenderOptions) -> Result<String, T
 /// a message out (reasoning), and the model would go on with another text than the client has.
 fn cut_at_tag(mut text: String, content: Option<&String>) -> Result<String, TemplateError> {
     let bare = CONTINUE_TAG.trim_end();
-    let is_whole = content.is_none_or(|content| text.contains(content.trim()));
+    let is_whole =
+        content.is_none_or(|content| text.contains(content.trim_matches(python::is_space)));
     let Some(start) = text.rfind(bare).filter(|_| is_whole) else {
         return Err(TemplateError::Messages(
             "the last message cannot be continued: the chat template does not show it as it is"
@@ -242,7 +259,7 @@ fn cut_at_tag(mut text: String, content: Option<&String>) -> Result<String, Temp
     let keeps_space = text[start..].starts_with(CONTINUE_TAG);
     text.truncate(start);
     if !keeps_space {
-        text.truncate(text.trim_end().len());
+        text.truncate(text.trim_end_matches(python::is_space).len());
     }
     Ok(text)
 }

@@ -194,3 +194,13 @@ fn docs_templates_md_says_what_is_adapted() {
         "docs/templates.md is old: run with HEADRACE_REGENERATE=1"
     );
 }
+
+#[test]
+fn adapted_chats_are_rendered_as_transformers_does() {
+    compare("tools", |template, chat| {
+        let has_tools = chat["options"].get("tools").is_some();
+        template
+            .adapt(chat["messages"].as_array().unwrap(), has_tools)
+            .unwrap()
+    });
+}

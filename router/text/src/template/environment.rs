@@ -1,15 +1,19 @@
 //! minijinja, set up to run templates as `transformers` does.
 //!
-//! Bounded: instructions, recursion, bytes written, repeated texts and ranges (the last two by minijinja). Not
-//! bounded: a text that a template doubles in a variable; templates come from the model's folder, never from a
-//! request.
+//! Bounded: instructions, recursion, and what is built and written (`budget`).
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "the shape that the engine calls functions with"
+)]
 
-use super::{Inputs, python};
+use super::budget::{TEXT_LIMIT, TooMuch};
+use super::json::{JsonSettings, json};
+use super::program::Program;
+use super::{Inputs, budget, filters, methods, python};
 use crate::error::TemplateError;
-use minijinja::value::{Kwargs, Value as JinjaValue, ValueKind};
-use minijinja::{Environment, Error, ErrorKind, Output, State, UndefinedBehavior};
+use minijinja::value::{Kwargs, Rest, Value as JinjaValue, ValueKind};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior};
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 
 /// Instructions for any conversation, and for each message on top: a quarter of a second and a fraction of a
 /// millisecond. Templates that compare every message with every other need the second.
@@ -17,14 +21,12 @@ const BASE_FUEL: u64 = 5_000_000;
 const FUEL_PER_MESSAGE: u64 = 50_000;
 /// Macros and includes within each other.
 const RECURSION_LIMIT: usize = 100;
-/// Bytes that a prompt may have.
-const OUTPUT_LIMIT: usize = 32 << 20;
-const NAME: &str = "chat_template";
 
 /// One compiled template.
 #[derive(Debug)]
 pub(super) struct Engine {
     environment: Environment<'static>,
+    program: Program,
 }
 
 /// What the template said to `raise_exception`.
@@ -35,51 +37,62 @@ struct Raised(String);
 impl Engine {
     pub(super) fn new(text: &str) -> Result<Self, TemplateError> {
         let mut environment = Environment::new();
-        environment.set_trim_blocks(true);
-        environment.set_lstrip_blocks(true);
         environment.set_undefined_behavior(UndefinedBehavior::Lenient);
-        environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
         environment.set_recursion_limit(RECURSION_LIMIT);
-        environment
-            .set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment.set_unknown_method_callback(methods::call);
         environment.set_formatter(format);
         environment.add_filter("tojson", to_json);
-        environment.add_filter("indent", python::indent);
+        filters::add_to(&mut environment);
         // As in Python, where None does not iterate (templates ask `tools is iterable`).
         environment.add_test("iterable", |value: &JinjaValue| {
             !value.is_none() && value.try_iter().is_ok()
         });
-        environment.add_filter("string", |value: JinjaValue| python::text(&value));
+        // What has a length and an order, to Python texts and objects, too.
+        environment.add_test("sequence", |value: &JinjaValue| {
+            matches!(
+                value.kind(),
+                ValueKind::String | ValueKind::Seq | ValueKind::Map
+            )
+        });
+        environment.add_test("number", |value: &JinjaValue| {
+            matches!(value.kind(), ValueKind::Number | ValueKind::Bool)
+        });
         environment.add_function("raise_exception", raise_exception);
         environment.add_function("strftime_now", strftime_now);
-        environment
-            .add_template_owned(NAME, without_generation_blocks(text))
+        environment.add_function("namespace", namespace);
+        environment.add_function("dict", dict);
+        environment.add_function("joiner", minijinja_contrib::globals::joiner);
+        let program = Program::compile(without_generation_blocks(text))
             .map_err(|error| TemplateError::Compile(one_line(&error)))?;
-        Ok(Self { environment })
+        Ok(Self {
+            environment,
+            program,
+        })
     }
 
-    /// Renders once. Fuel and bounds are fresh for each call.
+    /// Renders once. Fuel is fresh for each call, and so is the budget of `limit` bytes.
     pub(super) fn render(
         &self,
         named_tokens: &BTreeMap<String, String>,
         inputs: &Inputs,
         add_generation_prompt: bool,
+        limit: u64,
     ) -> Result<String, TemplateError> {
-        let mut context: BTreeMap<&str, JinjaValue> = BTreeMap::new();
+        let mut variables: BTreeMap<&str, JinjaValue> = BTreeMap::new();
         for (name, text) in named_tokens {
-            context.insert(name, JinjaValue::from(text.as_str()));
+            variables.insert(name, JinjaValue::from(text.as_str()));
         }
         for (name, value) in inputs.variables.as_object().into_iter().flatten() {
-            context.insert(name, JinjaValue::from_serialize(value));
+            variables.insert(name, JinjaValue::from_serialize(value));
         }
         for (name, value) in [
             ("messages", &inputs.messages),
             ("tools", &inputs.tools),
             ("documents", &inputs.documents),
         ] {
-            context.insert(name, JinjaValue::from_serialize(value));
+            variables.insert(name, JinjaValue::from_serialize(value));
         }
-        context.insert(
+        variables.insert(
             "add_generation_prompt",
             JinjaValue::from(add_generation_prompt),
         );
@@ -88,20 +101,13 @@ impl Engine {
         environment.set_fuel(Some(
             BASE_FUEL + FUEL_PER_MESSAGE.saturating_mul(num_messages as u64),
         ));
-        let mut out = Bounded {
-            bytes: Vec::new(),
-            is_full: false,
-        };
-        let result = environment
-            .get_template(NAME)
-            .and_then(|template| template.render_captured_to(context, &mut out).map(drop));
-        if out.is_full {
-            return Err(TemplateError::TooLong {
-                limit: OUTPUT_LIMIT,
-            });
+        let variables = variables.into_iter().collect();
+        let text = budget::within(limit, || self.program.run(&environment, variables))
+            .map_err(|error| render_error(&error))?;
+        if text.len() > TEXT_LIMIT {
+            return Err(TemplateError::TooLong { limit: TEXT_LIMIT });
         }
-        result.map_err(|error| render_error(&error))?;
-        String::from_utf8(out.bytes).map_err(|error| TemplateError::Render(error.to_string()))
+        Ok(text)
     }
 }
 
@@ -110,6 +116,9 @@ fn render_error(error: &Error) -> TemplateError {
     while let Some(current) = cause {
         if let Some(raised) = current.downcast_ref::<Raised>() {
             return TemplateError::Raised(python::one_line(&raised.0));
+        }
+        if let Some(much) = current.downcast_ref::<TooMuch>() {
+            return TemplateError::TooLong { limit: much.limit };
         }
         if let Some(inner) = current.downcast_ref::<Error>()
             && inner.kind() == ErrorKind::OutOfFuel
@@ -132,74 +141,112 @@ fn one_line(error: &Error) -> String {
     }
 }
 
-/// Collects output up to [`OUTPUT_LIMIT`].
-struct Bounded {
-    bytes: Vec<u8>,
-    is_full: bool,
-}
-
-impl Write for Bounded {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.bytes.len() + bytes.len() > OUTPUT_LIMIT {
-            self.is_full = true;
-            return Err(io::Error::other("too long"));
-        }
-        self.bytes.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Prints lists and objects as Python does; everything else already looks the same.
 fn format(out: &mut Output<'_>, state: &State<'_, '_>, value: &JinjaValue) -> Result<(), Error> {
-    if matches!(
-        value.kind(),
-        ValueKind::Seq | ValueKind::Map | ValueKind::Iterable
-    ) {
-        out.write_str(&python::text(value)).map_err(Error::from)
-    } else {
-        minijinja::escape_formatter(out, state, value)
+    let escapes = !value.is_safe() && !matches!(state.auto_escape(), AutoEscape::None);
+    let mut write = |text: &str| {
+        budget::charge(text.len())?;
+        out.write_str(text).map_err(Error::from)
+    };
+    match value.as_str() {
+        Some(text) if !escapes => write(text),
+        _ if value.is_undefined() => Ok(()),
+        _ => {
+            let text = python::text(value)?;
+            write(&if escapes {
+                python::escape(&text)?
+            } else {
+                text
+            })
+        }
     }
 }
 
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "the shape that minijinja calls filters with"
-)]
-fn to_json(value: &JinjaValue, options: Kwargs) -> Result<String, Error> {
-    let settings = python::JsonSettings {
-        ensure_ascii: options
-            .get::<Option<bool>>("ensure_ascii")?
-            .unwrap_or(false),
-        sort_keys: options.get::<Option<bool>>("sort_keys")?.unwrap_or(false),
-        indent: match options.get::<Option<JinjaValue>>("indent")? {
+/// As the engine's, holding no namespace.
+fn namespace(values: Option<JinjaValue>, named: Kwargs) -> Result<JinjaValue, Error> {
+    let all = members(values, &named)?;
+    minijinja::functions::namespace(Some(all))
+}
+
+/// As the engine's, weighed.
+fn dict(values: Option<JinjaValue>, named: Kwargs) -> Result<JinjaValue, Error> {
+    let all = members(values, &named)?;
+    budget::weigh_nested(&all)?;
+    Ok(all)
+}
+
+/// An object's members and the named ones.
+fn members(values: Option<JinjaValue>, named: &Kwargs) -> Result<JinjaValue, Error> {
+    let mut all: Vec<(JinjaValue, JinjaValue)> = Vec::new();
+    if let Some(values) = values.filter(|values| !values.is_undefined()) {
+        if values.kind() != ValueKind::Map {
+            return Err(Error::new(
+                ErrorKind::InvalidOperation,
+                format!("expected an object, got {}", values.kind()),
+            ));
+        }
+        for key in values.try_iter()? {
+            let value = values.get_item(&key)?;
+            all.push((key, value));
+        }
+    }
+    for name in named.args() {
+        all.push((JinjaValue::from(name), named.get(name)?));
+    }
+    for (_, value) in &all {
+        budget::refuse_namespace(value)?;
+    }
+    Ok(all.into_iter().collect())
+}
+
+/// `json.dumps` with its arguments in `transformers`' order.
+fn to_json(value: &JinjaValue, args: Rest<JinjaValue>) -> Result<String, Error> {
+    let (args, options) = filters::by_place_and_name(&args)?;
+    let mut places = args.iter().cloned();
+    let mut argument = |name: &'static str| -> Result<Option<JinjaValue>, Error> {
+        let value = match places.next() {
+            Some(value) => Some(value),
+            None => options.get::<Option<JinjaValue>>(name)?,
+        };
+        Ok(value.filter(|value| !value.is_none() && !value.is_undefined()))
+    };
+    let ensure_ascii = argument("ensure_ascii")?;
+    let indent = argument("indent")?;
+    let separators = argument("separators")?;
+    let sort_keys = argument("sort_keys")?;
+    options.assert_all_used()?;
+    let settings = JsonSettings {
+        ensure_ascii: ensure_ascii.is_some_and(|value| value.is_true()),
+        sort_keys: sort_keys.is_some_and(|value| value.is_true()),
+        indent: indent.map(|indent| match indent.as_str() {
+            Some(text) => text.to_owned(),
+            None => " ".repeat(usize::try_from(indent).unwrap_or(0).min(64)),
+        }),
+        separators: match separators {
             None => None,
-            Some(indent) if indent.is_none() => None,
-            Some(indent) => Some(match indent.as_str() {
-                Some(text) => text.to_owned(),
-                None => " ".repeat(usize::try_from(indent).unwrap_or(0).min(64)),
-            }),
-        },
-        separators: match options.get::<Option<Vec<String>>>("separators")?.as_deref() {
-            Some([item, key]) => Some((item.clone(), key.clone())),
-            Some(_) => {
-                return Err(Error::new(
-                    ErrorKind::InvalidOperation,
-                    "separators must be two texts",
-                ));
-            }
-            None => None,
+            Some(separators) => match separators
+                .try_iter()?
+                .map(|part| part.to_string())
+                .collect::<Vec<_>>()
+                .as_slice()
+            {
+                [item, key] => Some((item.clone(), key.clone())),
+                _ => {
+                    return Err(Error::new(
+                        ErrorKind::InvalidOperation,
+                        "separators must be two texts",
+                    ));
+                }
+            },
         },
     };
-    options.assert_all_used()?;
-    python::json(value, &settings)
+    let text = json(value, &settings)?;
+    budget::charge(text.len())?;
+    Ok(text)
 }
 
 fn raise_exception(message: &JinjaValue) -> Result<JinjaValue, Error> {
-    let message = python::text(message);
+    let message = python::text(message)?;
     Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Raised(message)))
 }
 

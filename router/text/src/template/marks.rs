@@ -180,6 +180,13 @@ fn each_text(value: &Value, visit: &mut dyn FnMut(&str)) {
     }
 }
 
+/// Bytes of all texts in it.
+pub(super) fn num_bytes(value: &Value) -> usize {
+    let mut bytes = 0;
+    each_text(value, &mut |text| bytes += text.len());
+    bytes
+}
+
 fn replace_texts(value: &mut Value, replace: &dyn Fn(&str) -> String) {
     match value {
         Value::String(text) => *text = replace(text),

@@ -2,6 +2,7 @@
 
 use super::Inputs;
 use super::adapt::{Shape, ToolCallIds};
+use super::budget::PROBE_LIMIT;
 use super::environment::Engine;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -55,7 +56,9 @@ impl Prober<'_> {
             documents: Value::Null,
             variables: Value::Null,
         };
-        self.engine.render(self.named_tokens, &inputs, true).ok()
+        self.engine
+            .render(self.named_tokens, &inputs, true, PROBE_LIMIT)
+            .ok()
     }
 
     fn shows(&self, messages: &[Value], text: &str) -> bool {
@@ -122,7 +125,12 @@ impl Prober<'_> {
                 .as_array()
                 .is_some_and(|messages| self.shows(messages, USER))
         };
-        !shows(&text) && shows(&parts)
+        let is_list = |messages: &Value| {
+            let messages = messages.as_array().map_or(&[][..], Vec::as_slice);
+            self.render(messages, None)
+                .is_some_and(|text| text.contains("'type'") || text.contains("\"type\""))
+        };
+        !shows(&text) && shows(&parts) && !is_list(&parts)
     }
 
     /// Null must not fail and must not be printed.

@@ -1,202 +1,143 @@
-//! Values as Python writes them: `json.dumps` and `repr`.
+//! Values as Python writes them (`str` and `repr`), and Python's ways with texts.
 
+use super::budget::{Growing, TEXT_LIMIT, TooMuch};
+use minijinja::Error;
 use minijinja::value::{Kwargs, Value, ValueKind};
-use minijinja::{Error, ErrorKind};
 use std::fmt::Write;
 
 /// Deepest nesting that is written.
-const DEPTH_LIMIT: usize = 100;
+pub(super) const DEPTH_LIMIT: usize = 100;
 
-/// Arguments of `json.dumps`.
-#[derive(Debug, Default)]
-pub(super) struct JsonSettings {
-    pub(super) ensure_ascii: bool,
-    pub(super) sort_keys: bool,
-    /// One level of it.
-    pub(super) indent: Option<String>,
-    /// Between items, and between key and value.
-    pub(super) separators: Option<(String, String)>,
-}
-
-pub(super) fn json(value: &Value, settings: &JsonSettings) -> Result<String, Error> {
-    let default_item = if settings.indent.is_some() { "," } else { ", " };
-    let (item, key) = match &settings.separators {
-        Some((item, key)) => (item.as_str(), key.as_str()),
-        None => (default_item, ": "),
-    };
-    let mut writer = JsonWriter {
-        out: String::new(),
-        settings,
-        item,
-        key,
-    };
-    writer.value(value, 0)?;
-    Ok(writer.out)
-}
-
-struct JsonWriter<'a> {
-    out: String,
-    settings: &'a JsonSettings,
-    item: &'a str,
-    key: &'a str,
-}
-
-impl JsonWriter<'_> {
-    fn value(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
-        if depth > DEPTH_LIMIT {
-            return Err(Error::new(
-                ErrorKind::InvalidOperation,
-                "tojson: nested too deep",
-            ));
-        }
-        match value.kind() {
-            ValueKind::None => self.out.push_str("null"),
-            ValueKind::Bool => self
-                .out
-                .push_str(if value.is_true() { "true" } else { "false" }),
-            ValueKind::Number => self.out.push_str(&number(value)),
-            ValueKind::String => self.string(value.as_str().unwrap_or_default()),
-            ValueKind::Seq | ValueKind::Iterable => {
-                let items: Vec<Value> = value.try_iter()?.collect();
-                self.group('[', ']', items.len(), depth, |writer, index| {
-                    writer.value(&items[index], depth + 1)
-                })?;
-            }
-            ValueKind::Map => {
-                let mut entries = Vec::new();
-                for key in value.try_iter()? {
-                    let item = value.get_item(&key)?;
-                    entries.push((key_text(&key), item));
-                }
-                if self.settings.sort_keys {
-                    entries.sort_by(|(left, _), (right, _)| left.cmp(right));
-                }
-                self.group('{', '}', entries.len(), depth, |writer, index| {
-                    let (key, item) = &entries[index];
-                    writer.string(key);
-                    writer.out.push_str(writer.key);
-                    writer.value(item, depth + 1)
-                })?;
-            }
-            ValueKind::Undefined => {
-                return Err(Error::new(
-                    ErrorKind::InvalidOperation,
-                    "tojson: Object of type Undefined is not JSON serializable",
-                ));
-            }
-            kind => {
-                return Err(Error::new(
-                    ErrorKind::InvalidOperation,
-                    format!("tojson: a value of type {kind} is not JSON serializable"),
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    fn group(
-        &mut self,
-        open: char,
-        close: char,
-        length: usize,
-        depth: usize,
-        mut item: impl FnMut(&mut Self, usize) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        self.out.push(open);
-        for index in 0..length {
-            if index > 0 {
-                self.out.push_str(self.item);
-            }
-            self.line(depth + 1);
-            item(self, index)?;
-        }
-        if length > 0 {
-            self.line(depth);
-        }
-        self.out.push(close);
-        Ok(())
-    }
-
-    fn line(&mut self, depth: usize) {
-        if let Some(indent) = &self.settings.indent {
-            self.out.push('\n');
-            for _ in 0..depth {
-                self.out.push_str(indent);
-            }
-        }
-    }
-
-    fn string(&mut self, text: &str) {
-        self.out.push('"');
-        for character in text.chars() {
-            match character {
-                '"' => self.out.push_str("\\\""),
-                '\\' => self.out.push_str("\\\\"),
-                '\n' => self.out.push_str("\\n"),
-                '\r' => self.out.push_str("\\r"),
-                '\t' => self.out.push_str("\\t"),
-                '\u{8}' => self.out.push_str("\\b"),
-                '\u{c}' => self.out.push_str("\\f"),
-                ' '..='~' => self.out.push(character),
-                '\u{7f}'.. if !self.settings.ensure_ascii => self.out.push(character),
-                _ => {
-                    for unit in character.encode_utf16(&mut [0; 2]) {
-                        let _ = write!(self.out, "\\u{unit:04x}");
-                    }
-                }
-            }
-        }
-        self.out.push('"');
-    }
-}
-
-fn key_text(key: &Value) -> String {
-    match key.kind() {
-        ValueKind::None => "null".into(),
-        ValueKind::Bool => if key.is_true() { "true" } else { "false" }.into(),
-        ValueKind::Number => number(key),
-        _ => key.to_string(),
-    }
+/// Python's white space is Unicode's and four control characters.
+pub(super) fn is_space(character: char) -> bool {
+    character.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&character)
 }
 
 /// `str(value)`.
-pub(super) fn text(value: &Value) -> String {
-    match value.as_str() {
-        Some(text) => text.to_owned(),
-        None => repr(value, 0),
+pub(super) fn text(value: &Value) -> Result<String, Error> {
+    if let Some(text) = value.as_str() {
+        return Ok(text.to_owned());
     }
+    repr(value)
 }
 
-fn repr(value: &Value, depth: usize) -> String {
+/// `repr(value)`.
+pub(super) fn repr(value: &Value) -> Result<String, Error> {
+    let mut out = String::new();
+    write_repr(value, 0, &mut out)?;
+    Ok(out)
+}
+
+fn write_repr(value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
+    if out.len() > TEXT_LIMIT {
+        return Err(TooMuch::error(TEXT_LIMIT));
+    }
     if depth > DEPTH_LIMIT {
-        return "...".into();
+        out.push_str("...");
+        return Ok(());
     }
     match value.kind() {
-        ValueKind::None => "None".into(),
-        ValueKind::Bool => if value.is_true() { "True" } else { "False" }.into(),
-        ValueKind::Number => number(value),
-        ValueKind::String => quoted(value.as_str().unwrap_or_default()),
-        ValueKind::Seq | ValueKind::Iterable => match value.try_iter() {
-            Ok(items) => {
-                let items: Vec<String> = items.map(|item| repr(&item, depth + 1)).collect();
-                format!("[{}]", items.join(", "))
+        ValueKind::None => out.push_str("None"),
+        ValueKind::Bool => out.push_str(if value.is_true() { "True" } else { "False" }),
+        ValueKind::Number => out.push_str(&number(value)),
+        ValueKind::String => out.push_str(&quoted(value.as_str().unwrap_or_default())),
+        ValueKind::Seq | ValueKind::Iterable => {
+            out.push('[');
+            for (index, item) in value.try_iter()?.enumerate() {
+                if index > 0 {
+                    out.push_str(", ");
+                }
+                write_repr(&item, depth + 1, out)?;
             }
-            Err(_) => value.to_string(),
-        },
-        ValueKind::Map => match value.try_iter() {
-            Ok(keys) => {
-                let items: Vec<String> = keys
-                    .map(|key| {
-                        let item = value.get_item(&key).unwrap_or_default();
-                        format!("{}: {}", repr(&key, depth + 1), repr(&item, depth + 1))
-                    })
-                    .collect();
-                format!("{{{}}}", items.join(", "))
+            out.push(']');
+        }
+        ValueKind::Map => {
+            out.push('{');
+            for (index, key) in value.try_iter()?.enumerate() {
+                if index > 0 {
+                    out.push_str(", ");
+                }
+                write_repr(&key, depth + 1, out)?;
+                out.push_str(": ");
+                write_repr(&value.get_item(&key)?, depth + 1, out)?;
             }
-            Err(_) => value.to_string(),
-        },
-        _ => value.to_string(),
+            out.push('}');
+        }
+        _ => {
+            let _ = write!(out, "{value}");
+        }
     }
+    Ok(())
+}
+
+/// `str.title`: a letter after what is no letter is large, others are small.
+pub(super) fn title(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut is_inside = false;
+    for character in text.chars() {
+        if is_inside {
+            out.extend(character.to_lowercase());
+        } else {
+            out.extend(character.to_uppercase());
+        }
+        is_inside = character.is_lowercase() || character.is_uppercase();
+    }
+    out
+}
+
+/// Jinja's filter of the same name, which knows fewer ends of words.
+pub(super) fn title_filter(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut is_inside = false;
+    for character in text.chars() {
+        if is_space(character) || matches!(character, '-' | '(' | '{' | '[' | '<') {
+            out.push(character);
+            is_inside = false;
+        } else if is_inside {
+            out.extend(character.to_lowercase());
+        } else {
+            out.extend(character.to_uppercase());
+            is_inside = true;
+        }
+    }
+    out
+}
+
+/// `str.capitalize`.
+pub(super) fn capitalize(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().collect::<String>() + &characters.as_str().to_lowercase()
+    })
+}
+
+/// Text as markup.
+pub(super) fn escape(text: &str) -> Result<String, Error> {
+    let mut out = Growing::default();
+    let mut rest = text;
+    while let Some(place) = rest.find(['&', '<', '>', '\'', '"']) {
+        out.push(&rest[..place])?;
+        out.push(match rest.as_bytes()[place] {
+            b'&' => "&amp;",
+            b'<' => "&lt;",
+            b'>' => "&gt;",
+            b'\'' => "&#39;",
+            _ => "&#34;",
+        })?;
+        rest = &rest[place + 1..];
+    }
+    out.push(rest)?;
+    Ok(out.finish())
+}
+
+/// Spaces other than the plain one, marks of direction and the like. (Private-use characters stay as they are: masks are
+/// such, and must stay one character.)
+fn is_unprintable(character: char) -> bool {
+    matches!(
+        character,
+        '\u{1680}' | '\u{180e}' | '\u{2000}'..='\u{200f}' | '\u{2028}'..='\u{202f}' | '\u{205f}'..='\u{206f}'
+            | '\u{3000}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+    )
 }
 
 /// Python prefers single quotes.
@@ -221,6 +162,9 @@ fn quoted(text: &str) -> String {
             '\0'..='\u{1f}' | '\u{7f}'..='\u{a0}' | '\u{ad}' => {
                 let _ = write!(out, "\\x{:02x}", u32::from(character));
             }
+            _ if is_unprintable(character) => {
+                let _ = write!(out, "\\u{:04x}", u32::from(character));
+            }
             _ => out.push(character),
         }
     }
@@ -228,7 +172,7 @@ fn quoted(text: &str) -> String {
     out
 }
 
-fn number(value: &Value) -> String {
+pub(super) fn number(value: &Value) -> String {
     if value.is_integer() {
         return value.to_string();
     }
@@ -261,16 +205,12 @@ fn float(value: f64) -> String {
 }
 
 /// Jinja's `indent`: a last line feed stays, and so do empty lines unless `blank`.
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "the shape that minijinja calls filters with"
-)]
 pub(super) fn indent(
-    text: String,
+    text: &str,
     width: Option<Value>,
     first: Option<bool>,
     blank: Option<bool>,
-    options: Kwargs,
+    options: &Kwargs,
 ) -> Result<String, Error> {
     let width = match width {
         Some(width) => Some(width),
@@ -286,10 +226,10 @@ pub(super) fn indent(
             None => " ".repeat(usize::try_from(width)?.min(1024)),
         },
     };
-    let mut out = String::new();
+    let mut out = Growing::default();
     for (index, line) in text.split('\n').enumerate() {
         if index > 0 {
-            out.push('\n');
+            out.push("\n")?;
         }
         let has_margin = if index == 0 {
             first
@@ -297,11 +237,11 @@ pub(super) fn indent(
             blank || !line.is_empty()
         };
         if has_margin {
-            out.push_str(&margin);
+            out.push(&margin)?;
         }
-        out.push_str(line);
+        out.push(line)?;
     }
-    Ok(out)
+    Ok(out.finish())
 }
 
 /// A message of several lines in one.
