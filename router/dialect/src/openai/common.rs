@@ -12,7 +12,7 @@ use crate::refusal::{Cause, Refusal};
 use crate::terms::Terms;
 use headrace_text::OneLine;
 
-/// Fields that change nothing in the answer: accepted with any value. `tests/openai_fields.rs` says why each may be.
+/// Fields that change nothing in the answer: accepted with any value. `tests/openai_fields` says why each may be.
 const ADVISORY: &[&str] = &[
     "user",
     "metadata",
