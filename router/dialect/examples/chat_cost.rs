@@ -128,6 +128,7 @@ fn stream(tokenizer: &Arc<Tokenizer>) -> Duration {
         created: 1,
         model: "m".to_owned(),
         system_fingerprint: "v".to_owned(),
+        service_tier: None,
     };
     let ids: Vec<u32> = (0..OUTPUT)
         .map(|index| 1000 + index * 37 % 40_000)

@@ -11,6 +11,7 @@ mod about;
 mod control;
 mod grammar;
 mod leaving;
+mod logprobs;
 mod one_meaning;
 mod platforms;
 mod probes;

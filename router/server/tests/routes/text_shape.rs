@@ -122,6 +122,21 @@ async fn case_2_2_and_2_5_the_stop_is_named_and_shown_only_if_asked_for() {
 }
 
 #[tokio::test]
+async fn case_2_6_a_stop_ends_the_work_and_the_count() {
+    // Without the stop it would go on to the context limit.
+    let server = Server::start(config(), says(bytes_of(&"abc".repeat(100)))).await;
+    for path in PATHS {
+        let before = server.stats().steps_completed;
+        let answer = server.post(path, &body(path, &json!({"stop": "bc"}))).await;
+        assert_eq!(answer.json()["usage"]["completion_tokens"], 3, "{path}");
+        server.wait_idle().await;
+        // A few steps may have been under way.
+        let steps = server.stats().steps_completed - before;
+        assert!(steps < 12, "{path}: {steps}");
+    }
+}
+
+#[tokio::test]
 async fn special_tokens_are_text_if_asked_for() {
     // Half a character before the special token: it cannot be completed any more.
     let mut ids = bytes_of("a");

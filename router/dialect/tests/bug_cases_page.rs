@@ -1,0 +1,39 @@
+//! `docs/bug-cases.md` names tests that exist, and each row once.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test ends by panicking"
+)]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+#[test]
+fn every_named_test_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(root.join("docs/bug-cases.md")).unwrap();
+    let mut rows = BTreeSet::new();
+    let mut tests = 0;
+    for line in page.lines().filter(|line| line.starts_with("| ")) {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        if cells[0] == "row" || cells[0].starts_with("---") {
+            continue;
+        }
+        for row in cells[0].split(", ") {
+            assert!(rows.insert(row.to_owned()), "{row} twice");
+        }
+        // Every second part stands between backquotes.
+        for named in cells[2].split('`').skip(1).step_by(2) {
+            let (file, name) = named.split_once(": ").unwrap();
+            let text = std::fs::read_to_string(root.join(file))
+                .unwrap_or_else(|error| panic!("{file}: {error}"));
+            let is_there = [format!("fn {name}("), format!("def {name}(")]
+                .iter()
+                .any(|head| text.contains(head));
+            assert!(is_there, "{file} has no {name}");
+            tests += 1;
+        }
+    }
+    assert!(rows.len() > 40 && tests > 40, "{} {tests}", rows.len());
+}
