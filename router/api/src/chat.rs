@@ -23,7 +23,7 @@ pub struct ChatRequest {
     #[schema(minimum = 0)]
     pub top_logprobs: Option<u32>,
     /// `{"type": "text"}`, or a grammar in TGI's form: `{"type": "json" | "json_object" | "json_schema" | "regex",
-    /// "value": …}`. The other forms are refused for now.
+    /// "value": …}`, `json_object` also without `value`. The other forms are refused for now.
     #[schema(value_type = Option<Object>)]
     pub response_format: Option<serde_json::Value>,
     /// Only empty for now.

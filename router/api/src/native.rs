@@ -84,7 +84,8 @@ pub struct GenerateParameters {
     /// Report this many of the likeliest tokens at each place.
     pub top_n_tokens: Option<u32>,
     /// What binds the output: `{"type": "json" | "json_object" | "json_schema" | "regex", "value": …}`. `value` is a JSON
-    /// schema (an object, or a string that holds one), for `json_schema` inside `{"name", "schema"}`, or a regex.
+    /// schema (an object, or a string that holds one), for `json_schema` inside `{"name", "schema"}`, or a regex;
+    /// `json_object` does without: any object.
     /// `whitespace_pattern`: regex of the white space between tokens of JSON.
     #[schema(value_type = Option<Object>)]
     pub grammar: Option<serde_json::Value>,

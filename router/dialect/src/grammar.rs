@@ -49,9 +49,20 @@ impl Grammar {
                     return Err(Refusal::wrong_type(&value_path, &found, "a string"));
                 }
             },
-            "json" | "json_object" => {
+            "json" => {
                 let schema = schema_of(fields.required("value")?, &value_path, param)?;
                 Self::json(schema, &mut fields)?
+            }
+            "json_object" => {
+                let schema = match fields.get("value")? {
+                    Some(value) => schema_of(value, &value_path, param)?,
+                    None => Value::Null,
+                };
+                let says_nothing = schema.as_object().is_none_or(serde_json::Map::is_empty);
+                Self::json(
+                    if says_nothing { any_object() } else { schema },
+                    &mut fields,
+                )?
             }
             "json_schema" => {
                 let mut named = Fields::of(fields.required("value")?, &value_path)?;
@@ -100,6 +111,11 @@ fn weight(value: &Value) -> usize {
         Value::Object(map) => map.iter().map(|(key, item)| key.len() + weight(item)).sum(),
         _ => 0,
     }
+}
+
+/// What the name `json_object` says by itself.
+fn any_object() -> Value {
+    serde_json::json!({"type": "object"})
 }
 
 /// A schema: an object, or a string that holds one.
@@ -166,6 +182,27 @@ mod tests {
             read(&spaced).unwrap().0,
             Grammar::Json { whitespace_pattern: Some(pattern), .. } if pattern == "[ ]*"
         ));
+    }
+
+    /// Bug case 5.1: tgi#3058, tgi#2523.
+    #[test]
+    fn json_object_alone_or_with_an_empty_schema_is_any_object() {
+        let object = Grammar::Json {
+            schema: json!({"type": "object"}),
+            whitespace_pattern: None,
+        };
+        for grammar in [
+            json!({"type": "json_object"}),
+            json!({"type": "json_object", "value": null}),
+            json!({"type": "json_object", "value": {}}),
+            json!({"type": "json_object", "value": "{}"}),
+        ] {
+            let read = read(&grammar).unwrap();
+            assert_eq!(read, (object.clone(), vec![]), "{grammar}");
+        }
+        let (any, _) = read(&json!({"type": "json", "value": {}})).unwrap();
+        assert_ne!(any, object, "any JSON passes");
+        assert!(read(&json!({"type": "json_object", "value": [1]})).is_err());
     }
 
     #[test]

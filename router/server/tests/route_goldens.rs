@@ -276,7 +276,7 @@ async fn chat_routes() {
         ),
         (
             "chat_response_format",
-            json!({"messages": messages, "response_format": {"type": "json_object"}}),
+            json!({"messages": messages, "response_format": {"type": "json_schema", "json_schema": {"name": "x"}}}),
         ),
         (
             "chat_image",
@@ -562,17 +562,38 @@ async fn bodies() {
         check(name, &show(&format!("POST {path}\n{body}"), &answer));
     }
     let large = format!("{{\"inputs\":\"{}\"}}", "x".repeat(30_000));
-    let answer = server.post_text("/generate", &large).await;
-    check("too_large", &show("POST /generate\n(30 kB)", &answer));
-    let request = http::Request::post("/v1/chat/completions")
-        .header("content-type", "text/plain")
+    for (name, path) in [
+        ("too_large", "/generate"),
+        ("too_large_v1", "/v1/completions"),
+    ] {
+        let answer = server.post_text(path, &large).await;
+        check(name, &show(&format!("POST {path}\n(30 kB)"), &answer));
+    }
+    for (name, path) in [
+        ("media_type", "/v1/chat/completions"),
+        ("media_type_native", "/generate"),
+    ] {
+        let request = http::Request::post(path)
+            .header("content-type", "text/plain")
+            .header("x-request-id", "test-id")
+            .body(axum::body::Body::from("{}"))
+            .unwrap();
+        let answer = server.send(request).await;
+        check(name, &show(&format!("POST {path}\n(text/plain)"), &answer));
+    }
+    let missing = server.post_text("/v1/completions", "{}").await;
+    check("missing_v1", &show("POST /v1/completions\n{}", &missing));
+    let request = http::Request::get("/chat_tokenize")
+        .header("content-type", "application/json")
         .header("x-request-id", "test-id")
-        .body(axum::body::Body::from("{}"))
+        .body(axum::body::Body::from(
+            r#"{"messages":[{"role":"user","content":"a"}]}"#,
+        ))
         .unwrap();
     let answer = server.send(request).await;
     check(
-        "media_type",
-        &show("POST /v1/chat/completions\n(text/plain)", &answer),
+        "chat_tokenize_get",
+        &show("GET /chat_tokenize\n(messages)", &answer),
     );
 }
 

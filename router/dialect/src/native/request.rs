@@ -232,6 +232,12 @@ fn check(request: &NativeRequest, bounds: &Bounds) -> Result<(), Refusal> {
     let SamplingRule::Native { do_sample } = call.sampling.rule else {
         return Ok(());
     };
+    if call.best_of > 1 && bounds.choices == 1 {
+        return Err(Refusal::validation(
+            "best_of",
+            "`best_of` != 1 is not allowed for this endpoint",
+        ));
+    }
     if call.best_of == 0 || call.best_of > bounds.choices {
         return Err(Refusal::validation(
             "best_of",
@@ -389,6 +395,20 @@ mod tests {
             assert_eq!(refusal.status(Dialect::Native), 422);
             assert_eq!(refusal.error_type(), "validation");
         }
+    }
+
+    #[test]
+    fn where_one_sequence_is_all_there_is_best_of_has_tgis_words() {
+        let json = Json::parse(br#"{"inputs":"x","parameters":{"best_of":2,"do_sample":true}}"#);
+        let bounds = Bounds {
+            choices: 1,
+            ..bounds()
+        };
+        let refusal = read_generate(&json.unwrap(), NativeRoute::Generate, &bounds).unwrap_err();
+        assert_eq!(
+            refusal.message(),
+            "Input validation error: `best_of` != 1 is not allowed for this endpoint"
+        );
     }
 
     #[test]

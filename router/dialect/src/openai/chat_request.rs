@@ -129,10 +129,6 @@ mod tests {
     fn response_format_says_which_type_is_refused() {
         for (value, message) in [
             (
-                serde_json::json!({"type": "json_object"}),
-                "`response_format` of type json_object without `value` is not supported yet",
-            ),
-            (
                 serde_json::json!({"type": "json_schema", "json_schema": {"name": "x"}}),
                 "`response_format` of type json_schema without `value` is not supported yet",
             ),
@@ -147,6 +143,17 @@ mod tests {
                 format!("Input validation error: {message}")
             );
         }
+    }
+
+    #[test]
+    fn response_format_json_object_needs_no_value() {
+        let format = serde_json::json!({"type": "json_object"});
+        let call = read(serde_json::json!({"response_format": format})).unwrap();
+        let expected = crate::grammar::Grammar::Json {
+            schema: serde_json::json!({"type": "object"}),
+            whitespace_pattern: None,
+        };
+        assert_eq!(call.call.grammar, Some(expected));
     }
 
     #[test]

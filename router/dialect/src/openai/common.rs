@@ -195,10 +195,13 @@ fn read_response_format(
         Json::Object(members) => members.as_slice(),
         _ => &[],
     };
-    if members
-        .iter()
-        .any(|(key, value)| key == "value" && *value != Json::Null)
-    {
+    // `json_object` alone says all there is to say.
+    let is_grammar = members.iter().any(|(key, value)| match value {
+        Json::Null => false,
+        Json::String(kind) if key == "type" => kind == "json_object",
+        _ => key == "value",
+    });
+    if is_grammar {
         return Grammar::read(value, "response_format", "response_format", ignored).map(Some);
     }
     let kind = members.iter().find_map(|member| match member {

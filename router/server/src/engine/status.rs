@@ -71,6 +71,8 @@ pub struct ModelLimits {
     pub pool_tokens: u64,
     /// Tokens a KV block.
     pub block_size: u32,
+    /// The workers compute on GPUs.
+    pub is_cuda: bool,
 }
 
 /// What `/health` says.

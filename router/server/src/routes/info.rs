@@ -31,7 +31,8 @@ fn make_info(state: &AppState) -> Result<Info, Refusal> {
     let limits = state.context_limits()?;
     let status = state.engine().status();
     let config = state.config();
-    let is_cuda = config.compute_type.contains("gpu") || config.compute_type.contains("cuda");
+    // What the workers said of themselves; `COMPUTE_TYPE` may be any name.
+    let is_cuda = status.limits.as_ref().is_some_and(|limits| limits.is_cuda);
     Ok(Info {
         model_id: document.model_id.clone(),
         model_sha: document.revision.clone(),

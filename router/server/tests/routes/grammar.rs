@@ -55,6 +55,28 @@ async fn a_complete_grammar_ends_the_answer_whatever_else_was_asked_for() {
     server.wait_idle().await;
 }
 
+/// Bug case 5.1: tgi#3058, tgi#2523. The model would say something else; `{}` is the first object that it may.
+#[tokio::test]
+async fn json_object_without_a_schema_is_an_object_in_every_dialect() {
+    let server = Server::start(config(), says(bytes_of("{}, or so"))).await;
+    let format = json!({"type": "json_object"});
+    let text = json!("{}");
+    let native = json!({"inputs": "Hello", "parameters": {"grammar": format}});
+    let answer = server.post("/generate", &native).await.json();
+    assert_eq!(answer["generated_text"], text, "{answer}");
+    let completion = json!({"prompt": "Hello", "response_format": format});
+    let answer = server.post("/v1/completions", &completion).await.json();
+    assert_eq!(answer["choices"][0]["text"], text, "{answer}");
+    let messages = json!([{"role": "user", "content": "Hello"}]);
+    let chat = json!({"messages": messages, "response_format": format});
+    let answer = server.post("/v1/chat/completions", &chat).await.json();
+    assert_eq!(answer["choices"][0]["message"]["content"], text, "{answer}");
+    let vertex = json!({"instances": [chat, native]});
+    let answer = server.post("/vertex", &vertex).await.json();
+    assert_eq!(answer["predictions"], json!(["{}", "{}"]));
+    server.wait_idle().await;
+}
+
 #[tokio::test]
 async fn a_complete_grammar_ends_the_answer_of_a_model_without_end_ids() {
     let server = Server::start_without_end_ids(config(), says(bytes_of("abcabc"))).await;

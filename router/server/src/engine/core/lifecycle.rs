@@ -153,6 +153,7 @@ impl EngineCore {
             max_batch_tokens: self.config.max_batch_tokens,
             pool_tokens: u64::from(num_blocks) * u64::from(self.config.block_size),
             block_size: self.config.block_size,
+            is_cuda: description.device.starts_with("cuda"),
         };
         self.limits = Some(limits);
         self.group = GroupPhase::up(epoch);

@@ -96,39 +96,169 @@ fn what_happened_is_counted_once() {
     }
 }
 
-#[test]
-fn every_name_of_the_compatibility_surface_is_there() {
-    let page = busy().render(&status());
-    for name in [
-        "tgi_request_count",
-        "tgi_request_success",
+/// TGI's names: type, labels, and for histograms the number of bounds (0: any) and the last one.
+const SURFACE: [(&str, &str, &[&str], usize, f64); 27] = [
+    ("tgi_request_count", "counter", &[""], 0, 0.0),
+    ("tgi_request_success", "counter", &[""], 0, 0.0),
+    (
         "tgi_request_failure",
-        "tgi_batch_inference_count",
-        "tgi_batch_inference_success",
-        "tgi_batch_inference_failure",
+        "counter",
+        &[
+            "err=\"overloaded\"",
+            "err=\"validation\"",
+            "err=\"template\"",
+            "err=\"incomplete\"",
+            "err=\"generation\"",
+            "err=\"dropped\"",
+        ],
+        0,
+        0.0,
+    ),
+    ("tgi_batch_inference_count", "counter", &METHODS, 0, 0.0),
+    ("tgi_batch_inference_success", "counter", &METHODS, 0, 0.0),
+    ("tgi_batch_inference_failure", "counter", &METHODS, 0, 0.0),
+    (
         "tgi_batch_concat",
-        "tgi_queue_size",
-        "tgi_batch_current_size",
-        "tgi_batch_current_max_tokens",
-        "tgi_batch_max_total_tokens",
-        "tgi_batch_total_tokens",
-        "tgi_request_duration",
+        "counter",
+        &[
+            "reason=\"backpressure\"",
+            "reason=\"wait_exceeded\"",
+            "reason=\"chunking\"",
+        ],
+        0,
+        0.0,
+    ),
+    ("tgi_queue_size", "gauge", &[""], 0, 0.0),
+    ("tgi_batch_current_size", "gauge", &[""], 0, 0.0),
+    ("tgi_batch_current_max_tokens", "gauge", &[""], 0, 0.0),
+    ("tgi_batch_max_total_tokens", "gauge", &[""], 0, 0.0),
+    ("tgi_batch_total_tokens", "gauge", &[""], 0, 0.0),
+    ("tgi_request_duration", "histogram", &[""], 35, LAST_SECONDS),
+    (
         "tgi_request_validation_duration",
+        "histogram",
+        &[""],
+        35,
+        LAST_SECONDS,
+    ),
+    (
         "tgi_request_queue_duration",
+        "histogram",
+        &[""],
+        35,
+        LAST_SECONDS,
+    ),
+    (
         "tgi_request_inference_duration",
+        "histogram",
+        &[""],
+        35,
+        LAST_SECONDS,
+    ),
+    (
         "tgi_request_mean_time_per_token_duration",
-        "tgi_request_input_length",
+        "histogram",
+        &[""],
+        35,
+        LAST_SECONDS,
+    ),
+    ("tgi_request_input_length", "histogram", &[""], 100, 100.0),
+    (
         "tgi_request_generated_tokens",
-        "tgi_request_max_new_tokens",
-        "tgi_request_skipped_tokens",
-        "tgi_batch_next_size",
+        "histogram",
+        &[""],
+        100,
+        200.0,
+    ),
+    ("tgi_request_max_new_tokens", "histogram", &[""], 100, 200.0),
+    ("tgi_request_skipped_tokens", "histogram", &[""], 0, 0.0),
+    ("tgi_batch_next_size", "histogram", &[""], 1024, 1024.0),
+    (
         "tgi_batch_inference_duration",
+        "histogram",
+        &METHODS,
+        35,
+        LAST_SECONDS,
+    ),
+    (
         "tgi_batch_forward_duration",
+        "histogram",
+        &METHODS,
+        35,
+        LAST_SECONDS,
+    ),
+    (
         "tgi_batch_decode_duration",
+        "histogram",
+        &METHODS,
+        35,
+        LAST_SECONDS,
+    ),
+    (
         "tgi_batch_filter_duration",
+        "histogram",
+        &METHODS,
+        35,
+        LAST_SECONDS,
+    ),
+    (
         "tgi_batch_concat_duration",
-    ] {
-        assert!(page.contains(&format!("# TYPE {name} ")), "{name}");
+        "histogram",
+        &["method=\"decode\""],
+        35,
+        LAST_SECONDS,
+    ),
+];
+const METHODS: [&str; 2] = ["method=\"prefill\"", "method=\"decode\""];
+/// 0.00015 × 1.5³⁴.
+const LAST_SECONDS: f64 = 145.611;
+
+/// The value of a series.
+fn value(page: &str, series: &str) -> f64 {
+    page.lines()
+        .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))
+        .unwrap_or_else(|| panic!("no {series}"))
+        .parse()
+        .unwrap()
+}
+
+/// Dashboards made for TGI find each name, type, label and bucket (bug case 9.9: counts once, no summary, no gauge left
+/// out).
+#[test]
+fn every_series_of_the_compatibility_surface_is_there() {
+    let page = busy().render(&status());
+    for (name, kind, labels, bounds, last) in SURFACE {
+        let head = format!("# TYPE {name} {kind}");
+        assert!(page.lines().any(|line| line == head), "{head}");
+        for label in labels {
+            let braced = if label.is_empty() {
+                String::new()
+            } else {
+                format!("{{{label}}}")
+            };
+            if kind != "histogram" {
+                value(&page, &format!("{name}{braced}"));
+                continue;
+            }
+            let comma = if label.is_empty() { "" } else { "," };
+            let start = format!("{name}_bucket{{{label}{comma}le=\"");
+            let found: Vec<f64> = page
+                .lines()
+                .filter_map(|line| line.strip_prefix(&start)?.split('"').next())
+                .filter_map(|bound| bound.parse::<f64>().ok())
+                .filter(|bound| bound.is_finite())
+                .collect();
+            assert!(!found.is_empty(), "{name} has buckets");
+            if bounds > 0 {
+                assert_eq!(found.len(), bounds, "{name}");
+                let greatest = found.last().unwrap();
+                assert!((greatest / last - 1.0).abs() < 1e-3, "{name}: {greatest}");
+            }
+            value(&page, &format!("{name}_sum{braced}"));
+            let count = value(&page, &format!("{name}_count{braced}"));
+            let all = value(&page, &format!("{start}+Inf\"}}"));
+            assert!((count - all).abs() < 1e-9, "{name}");
+        }
     }
 }
 
