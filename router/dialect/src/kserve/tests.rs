@@ -97,15 +97,27 @@ fn tgis_error_types() {
     }
 }
 
+/// A request of one string, with a member of its tensor replaced.
+fn with(key: &str, value: Value) -> Value {
+    let mut input = json!({"name": "a", "shape": [1], "datatype": "BYTES", "data": ["x"]});
+    input[key] = value;
+    json!({"inputs": [input]})
+}
+
+fn check_refused(cases: Vec<(Value, String)>) {
+    for (request, message) in cases {
+        let refusal = read(&request).unwrap_err();
+        assert_eq!(refusal.message(), message, "{request}");
+        assert_eq!(refusal.status(Dialect::Native), 422, "{message}");
+    }
+}
+
+const SHAPE: &str = "Failed to deserialize the JSON body into the target type:";
+
 #[test]
-fn what_is_wrong_is_named() {
-    let body = "Failed to deserialize the JSON body into the target type:";
-    let with = |key: &str, value: Value| {
-        let mut input = json!({"name": "a", "shape": [1], "datatype": "BYTES", "data": ["x"]});
-        input[key] = value;
-        json!({"inputs": [input]})
-    };
-    for (request, message) in [
+fn what_is_wrong_in_a_tensor_is_named() {
+    let body = SHAPE;
+    check_refused(vec![
         (json!({}), format!("{body} missing field `inputs`")),
         (
             json!({"inputs": [1]}),
@@ -159,6 +171,13 @@ fn what_is_wrong_is_named() {
             with("datatype", json!("FP32")),
             "Input validation error: `inputs[0].datatype` must be BYTES where `data` has strings".to_owned(),
         ),
+    ]);
+}
+
+#[test]
+fn what_else_is_wrong_is_named() {
+    let body = SHAPE;
+    check_refused(vec![
         (
             with("name", Value::Null),
             format!("{body} missing field `inputs[0].name`"),
@@ -191,11 +210,7 @@ fn what_is_wrong_is_named() {
             json!({"inputs": [bytes("a")], "id": 7}),
             format!("{body} id: invalid type: integer `7`, expected a string"),
         ),
-    ] {
-        let refusal = read(&request).unwrap_err();
-        assert_eq!(refusal.message(), message, "{request}");
-        assert_eq!(refusal.status(Dialect::Native), 422, "{message}");
-    }
+    ]);
 }
 
 #[test]
