@@ -79,6 +79,16 @@ fn test_data() -> PathBuf {
     }
 }
 
+/// The folder of a real tokenizer, or `None` and a line that says what was skipped.
+pub fn real_tokenizer(name: &str) -> Option<PathBuf> {
+    let folder = test_data().join("tokenizers").join(name);
+    if !folder.join("tokenizer.json").is_file() {
+        eprintln!("skipped: the tokenizer {name} is not there (make test-data)");
+        return None;
+    }
+    Some(folder)
+}
+
 /// Real chat templates, sorted by name, or `None` and a line that says what was skipped.
 pub fn real_templates() -> Option<Vec<PathBuf>> {
     let folder = test_data().join("templates");

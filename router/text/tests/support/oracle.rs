@@ -23,14 +23,21 @@ pub fn python() -> Option<PathBuf> {
 
 /// What transformers says to each case (see `oracle/render_chats.py`).
 pub fn ask(python: &Path, cases: &[Value]) -> Vec<Value> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/render_chats.py");
+    ask_script(python, "render_chats.py", &Value::from(cases))
+}
+
+/// What a script of `oracle/` says.
+pub fn ask_script(python: &Path, script: &str, question: &Value) -> Vec<Value> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/oracle")
+        .join(script);
     let mut oracle = Command::new(python)
         .arg(script)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let body = serde_json::to_vec(cases).unwrap();
+    let body = serde_json::to_vec(question).unwrap();
     oracle.stdin.take().unwrap().write_all(&body).unwrap();
     let output = oracle.wait_with_output().unwrap();
     assert!(output.status.success(), "the oracle failed");
