@@ -109,6 +109,7 @@ pub(crate) fn read(arguments: &[OsString]) -> Result<Request, Failure> {
     checks::refuse(&flags)?;
     let mut warnings = checks::without_effect(&flags, &given);
     warnings.extend(checks::rounded(&flags));
+    warnings.extend(checks::variables_without_effect(&variable));
     if let Some(value) = variable("LOG_LEVEL")
         && Level::find(&value).is_none()
     {

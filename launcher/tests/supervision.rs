@@ -207,7 +207,13 @@ fn what_has_another_effect_than_its_words_is_warned_of() {
     let mut store = String::new();
     let more = ["--revision", "main", "--max-batch-total-tokens", "10"];
     let flags = model_flags(&stage, &mut store, &more);
-    let variables = [("LOG_LEVEL", "loud"), ("FAKE_TOTAL", "16")];
+    let variables = [
+        ("LOG_LEVEL", "loud"),
+        ("FAKE_TOTAL", "16"),
+        ("ATTENTION", "paged"),
+        ("USE_FLASH_ATTENTION", ""),
+        ("PREFILL_CHUNKING", "0"),
+    ];
     let mut running = stage.start(&flags, &variables);
     running.wait_ready();
     running.signal(Signal::SIGTERM);
@@ -217,6 +223,8 @@ fn what_has_another_effect_than_its_words_is_warned_of() {
         "--revision main has no effect",
         "--max-batch-total-tokens 10 is rounded up to 16",
         "LOG_LEVEL loud",
+        "ATTENTION paged has no effect",
+        "PREFILL_CHUNKING 0 has no effect",
         "no more than 16 tokens",
     ] {
         let warnings = stdout.lines().filter(|line| line.contains(" WARN "));
