@@ -232,6 +232,36 @@ fn models() {
     );
     with_file("config.json", None, &["config.json"]);
     with_file("tokenizer.json", None, &["tokenizer.json", "no such file"]);
+    let tokenizer = std::fs::read(model.join("tokenizer.json")).unwrap();
+    std::fs::remove_file(model.join("tokenizer.json")).unwrap();
+    for (name, content, why) in [
+        ("tokenizer.model", &b""[..], "neither a SentencePiece model"),
+        ("tokenizer.model", b"hello", "neither a SentencePiece model"),
+        (
+            "tokenizer.model",
+            b"\n\xff\xff",
+            "not a SentencePiece model",
+        ),
+        (
+            "tokenizer.model",
+            b"\n\x03\n\x01a",
+            "no piece is for what is unknown",
+        ),
+        (
+            "tokenizer.model",
+            b"version https://git-lfs.github.com/spec/v1\n",
+            "a Git LFS pointer",
+        ),
+        ("tokenizer.model.v3", b"IQ== 1\n", "line 1 has the rank 1"),
+        ("tiktoken.model", b"IQ== 0\n", "is of no known family"),
+        ("qwen.tiktoken", b"IQ== 0\n", "the byte 0 has no token"),
+        ("tekken.json", b"{}", "not a tekken vocabulary"),
+    ] {
+        std::fs::write(model.join(name), content).unwrap();
+        faulty(&[name, "cannot be converted to tokenizer.json", why]);
+        std::fs::remove_file(model.join(name)).unwrap();
+    }
+    std::fs::write(model.join("tokenizer.json"), tokenizer).unwrap();
     with_file(
         "tokenizer_config.json",
         Some(b"nonsense"),

@@ -1,8 +1,10 @@
 //! Files on disk to the model document.
 
 use super::Place;
+use super::vocabulary::tokenizer;
 use crate::failure::Failure;
 use crate::flags::Dtype;
+use crate::log::Log;
 use crate::settings::ModelSettings;
 use headrace_checkpoint::gguf::GgufModel;
 use headrace_checkpoint::hf_config::{DecoderShape, HfConfig, config_from_gguf};
@@ -31,9 +33,10 @@ pub(crate) fn resolve(
     place: &Place,
     settings: &ModelSettings,
     origin: Origin,
+    log: &Log,
 ) -> Result<ModelDocument, Failure> {
     let files = match place {
-        Place::Folder(folder) => folder_files(&absolute(folder), settings)?,
+        Place::Folder(folder) => folder_files(&absolute(folder), settings, log)?,
         Place::Gguf(path) => gguf_files(&absolute(path), settings)?,
         Place::Hub(id) => return Err(Failure::new(format!("{id}: was not downloaded"))),
     };
@@ -70,7 +73,7 @@ struct ModelFiles {
     generation_config: Option<PathBuf>,
 }
 
-fn folder_files(folder: &Path, settings: &ModelSettings) -> Result<ModelFiles, Failure> {
+fn folder_files(folder: &Path, settings: &ModelSettings, log: &Log) -> Result<ModelFiles, Failure> {
     let existing = |name: &str| Some(folder.join(name)).filter(|path| path.exists());
     if existing("config.json").is_none()
         && let Some(gguf) = first_with_extension(folder, &["gguf"])
@@ -105,6 +108,7 @@ fn folder_files(folder: &Path, settings: &ModelSettings) -> Result<ModelFiles, F
     for path in tokenizer_config.iter().chain(&generation_config) {
         read_object(path)?;
     }
+    let tokenizer = tokenizer(folder, log)?;
     Ok(ModelFiles {
         vocab_size: narrow(&config, rows)?,
         weights: Weights::Safetensors {
@@ -115,9 +119,9 @@ fn folder_files(folder: &Path, settings: &ModelSettings) -> Result<ModelFiles, F
                 .collect(),
         },
         tokenizer: TokenizerSource::TokenizerJson {
-            path: tokenizer_json(folder)?,
+            path: tokenizer.tokenizer,
         },
-        tokenizer_config,
+        tokenizer_config: tokenizer_config.or(tokenizer.config),
         chat_template: existing("chat_template.jinja").or_else(|| existing("chat_template.json")),
         generation_config,
         config,
@@ -154,29 +158,6 @@ fn gguf_files(path: &Path, settings: &ModelSettings) -> Result<ModelFiles, Failu
         config,
         shape,
     })
-}
-
-fn tokenizer_json(folder: &Path) -> Result<PathBuf, Failure> {
-    let path = folder.join("tokenizer.json");
-    if path.exists() {
-        return Ok(path);
-    }
-    let others = [
-        "tokenizer.model",
-        "tekken.json",
-        "vocab.json",
-        "tiktoken.model",
-    ];
-    let hint = others
-        .into_iter()
-        .find(|name| folder.join(name).exists())
-        .map(|name| format!(" ({name} is there, but cannot be converted yet)"));
-    let line = format!(
-        "{}: no such file{}",
-        path.display(),
-        hint.unwrap_or_default()
-    );
-    Err(Failure::new(line))
 }
 
 fn no_weights(folder: &Path) -> Failure {

@@ -3,6 +3,7 @@
 mod demo;
 mod document;
 mod hub;
+mod vocabulary;
 
 pub(crate) use demo::demo_model;
 pub(crate) use document::{Origin, resolve};

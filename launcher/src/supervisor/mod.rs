@@ -106,7 +106,7 @@ pub(crate) fn run(mut settings: Settings, log: &Log) -> Result<u8, Failure> {
             "--revision {revision} has no effect: --model-id {id} is a path on this machine"
         ));
     }
-    let document = source.resolve_local(&settings.model, &plan)?;
+    let document = source.resolve_local(&settings.model, &plan, log)?;
     if let Some(document) = &document {
         plan.check(document, &settings.router)?;
     }

@@ -2,6 +2,7 @@
 
 use super::{End, Plan, Supervisor};
 use crate::failure::Failure;
+use crate::log::Log;
 use crate::model::{
     DEFAULT_MODEL, DownloadLine, DownloadProgress, HubModel, Origin, Place, demo_model,
     download_command, has_cached, locate, resolve,
@@ -61,6 +62,7 @@ impl ModelSource {
         &self,
         settings: &ModelSettings,
         plan: &Plan,
+        log: &Log,
     ) -> Result<Option<ModelDocument>, Failure> {
         if !self.is_local() {
             return Ok(None);
@@ -70,7 +72,7 @@ impl ModelSource {
             pipeline_tag: None,
             is_cuda: plan.is_cuda,
         };
-        resolve(&self.place, settings, origin).map(Some)
+        resolve(&self.place, settings, origin, log).map(Some)
     }
 
     /// The model lies on this machine, by its own path.
@@ -225,7 +227,8 @@ impl Supervisor {
             is_cuda: self.plan.is_cuda,
             ..origin
         };
-        let document = resolve(place, &self.settings.model, origin).map_err(End::Failed)?;
+        let document =
+            resolve(place, &self.settings.model, origin, &self.log).map_err(End::Failed)?;
         self.plan
             .check(&document, &self.settings.router)
             .map_err(End::Failed)?;

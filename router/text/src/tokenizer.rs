@@ -1,5 +1,6 @@
 //! Text to ids.
 
+mod apart;
 mod config;
 mod fewest;
 mod probe;
@@ -11,6 +12,7 @@ use crate::error::TextError;
 use crate::gguf::{GgufVocabulary, ScoreModel};
 use crate::pieces::{Piece, PieceTable, VocabularyEntry};
 use crate::prompt::RenderedPrompt;
+use apart::MadeByModel;
 use config::{NamedTokens, TokenizerConfig};
 use fewest::FewestTokens;
 use probe::read_library;
@@ -56,6 +58,7 @@ pub struct Tokenizer {
     /// `SentencePiece`'s way of merging, which the library's model does not do exactly.
     scores: Option<ScoreModel>,
     added: AddedTokens,
+    made_by_model: MadeByModel,
     pieces: PieceTable,
     ends: Ends,
     named: NamedTokens,
@@ -149,6 +152,7 @@ impl Tokenizer {
         Ok(Self {
             fewest,
             added: added_tokens(&built.library)?,
+            made_by_model: MadeByModel::new(&built.library),
             library: built.library,
             scores: built.scores,
             pieces,
@@ -207,6 +211,7 @@ impl Tokenizer {
         let tokenizer = Self {
             fewest: FewestTokens::new(&library, &pieces),
             added: added_tokens(&library)?,
+            made_by_model: MadeByModel::new(&library),
             library,
             scores: None,
             pieces,
@@ -269,7 +274,7 @@ impl Tokenizer {
             .library
             .get_added_vocabulary()
             .extract_and_normalize(self.library.get_normalizer(), text);
-        self.encode_splits(splits)
+        self.encode_splits(splits, false)
     }
 
     /// The library's pipeline with our own search for added tokens in front.
@@ -291,12 +296,14 @@ impl Tokenizer {
                 })
             })
             .map_err(|error| TextError::Encode(error.to_string()))?;
-        self.encode_splits(splits)
+        self.encode_splits(splits, !self.made_by_model.is_empty())
     }
 
+    /// `breaks`: what is not split off already is text, even where the model would make an added token of it.
     fn encode_splits(
         &self,
         mut splits: PreTokenizedString,
+        breaks: bool,
     ) -> Result<tokenizers::Encoding, TextError> {
         let encode = || {
             if let Some(pre_tokenizer) = self.library.get_pre_tokenizer() {
@@ -304,6 +311,10 @@ impl Tokenizer {
             }
             match &self.scores {
                 Some(model) => splits.tokenize(|part| Ok(model.tokenize(part.get())))?,
+                None if breaks => {
+                    splits
+                        .tokenize(|part| self.made_by_model.tokenize(&self.library, part.get()))?;
+                }
                 None => self
                     .library
                     .get_model()

@@ -266,3 +266,41 @@ fn a_post_processor_on_which_the_library_panics_is_refused_at_load() {
         assert!(!error.contains('\n'), "{error}");
     }
 }
+
+/// Found with converted vocabularies: a unigram model knows its control pieces as any other, and made `</s>` of a
+/// content's letters.
+#[test]
+fn a_unigram_model_makes_no_control_token_of_plain_text() {
+    let letters = ["a", "b", "<", "/", "s", ">"].map(|letter| serde_json::json!([letter, -4.0]));
+    let mut pieces = vec![
+        serde_json::json!(["<unk>", 0.0]),
+        serde_json::json!(["</s>", 0.0]),
+    ];
+    pieces.extend(letters);
+    let token = |id: u32, content: &str| {
+        serde_json::json!({
+            "id": id, "content": content, "special": true, "normalized": false, "lstrip": false,
+            "rstrip": false, "single_word": false,
+        })
+    };
+    let json = serde_json::json!({
+        "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "pre_tokenizer": null,
+        "post_processor": null, "decoder": {"type": "Fuse"},
+        "model": {"type": "Unigram", "unk_id": 0, "vocab": pieces, "byte_fallback": false},
+        "added_tokens": [token(0, "<unk>"), token(1, "</s>")],
+    });
+    let tokenizer = Tokenizer::from_bytes(json.to_string().as_bytes()).unwrap();
+    let encode = |text: &str, special| tokenizer.encode(text, false, special).unwrap();
+    assert_eq!(encode("a</s>", SpecialText::Parse).ids, [2, 1]);
+    let plain = encode("a</s></s>b", SpecialText::Plain);
+    assert_eq!(plain.ids, [2, 4, 5, 6, 7, 4, 5, 6, 7, 3]);
+    let ends: Vec<usize> = plain.offsets.iter().map(|offsets| offsets.1).collect();
+    assert_eq!(ends, (1..=10).collect::<Vec<_>>());
+    // Only the one in a content is broken apart.
+    let prompt = RenderedPrompt {
+        text: "a</s></s>".into(),
+        content_marks: std::iter::once(0..5).collect(),
+    };
+    let chat = tokenizer.encode_chat(&prompt).unwrap().ids;
+    assert_eq!(chat, [2, 4, 5, 6, 7, 1]);
+}

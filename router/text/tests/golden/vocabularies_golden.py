@@ -1,0 +1,225 @@
+"""Writes vocabularies.json: what SentencePiece, mistral-common and tiktoken make of the golden texts.
+
+    python integration-tests/fetch_tokenizers.py
+    python router/text/tests/golden/vocabularies_golden.py
+
+needs sentencepiece, mistral-common, tiktoken and protobuf. Special tokens in a text are cut out first and
+what is between them is encoded by itself, as mistral-common does.
+"""
+
+import base64
+import io
+import json
+import os
+import random
+import re
+import unicodedata
+from pathlib import Path
+
+import sentencepiece
+import tiktoken
+import tiktoken.load
+from mistral_common.tokens.tokenizers.tekken import Tekkenizer
+from sentencepiece import sentencepiece_model_pb2
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[3]
+DATA = Path(os.environ.get("HEADRACE_TEST_DATA") or ROOT / "target/test-data") / "tokenizers"
+QWEN_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+    r"|\s+(?!\S)|\s+"
+)
+
+
+def texts():
+    """The golden texts, runs, and words of every kind put together."""
+    found = json.loads((HERE / "strings.json").read_text())
+    found += [
+        "<s>[INST] Hi there [/INST]",
+        "[INST]a[/INST] b</s>[INST]  c [/INST]",
+        "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n",
+        " <unk> x",
+        "<s>",
+        "</s> ",
+        "[control_8] and [AVAILABLE_TOOLS]",
+    ]
+    found += [" " * count for count in (2, 3, 5, 7, 17, 33)]
+    found += ["a" + " " * count + "b" for count in (2, 3, 5, 7, 17, 33)]
+    found += ["x" * 19, "aba" * 11, "ababa" * 7, "\n" * 9]
+    picker = random.Random(5)
+    words = [
+        "the",
+        " a",
+        "  ",
+        "\n",
+        "안녕",
+        "é",
+        "😀",
+        "ab",
+        "aba",
+        "1",
+        "23",
+        "\t",
+        "ß",
+        "ﬁ",
+        "\u3000",
+        "“",
+        "\uff21",
+    ]
+    found += ["".join(picker.choices(words, k=picker.randint(2, 12))) for _ in range(60)]
+    return found
+
+
+def cut(text, special, encode):
+    """Ids of special tokens, and of what stands between them."""
+    if not special:
+        return encode(text)
+    pattern = "|".join(re.escape(token) for token in sorted(special, key=len, reverse=True))
+    ids = []
+    for part in re.split(f"({pattern})", text):
+        if part in special:
+            ids.append(special[part])
+        elif part:
+            ids += encode(part)
+    return ids
+
+
+def rows(special, encode, decode):
+    """Ids of every text, and what comes back where it is another text."""
+    all_texts = texts()
+    ids = [cut(text, special, encode) for text in all_texts]
+    control = set(special.values())
+    back = {}
+    for index, (text, found) in enumerate(zip(all_texts, ids, strict=True)):
+        if not control.intersection(found) and decode(found) != text:
+            back[str(index)] = decode(found)
+    return {"ids": ids, "back": back}
+
+
+def sentence_piece(model):
+    """Rows of a SentencePiece model, as bytes."""
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model)
+    special = {
+        piece.piece: number for number, piece in enumerate(proto.pieces) if piece.type in (2, 3, 4)
+    }
+    return rows(special, processor.encode, processor.decode)
+
+
+def trained(**options):
+    """A tiny model of our own, and its rows."""
+    lines = [text for text in json.loads((HERE / "strings.json").read_text()) if text.strip()] * 3
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=model,
+        hard_vocab_limit=False,
+        minloglevel=2,
+        num_threads=1,
+        **options,
+    )
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
+    proto.trainer_spec.ClearField("input")
+    data = proto.SerializeToString()
+    return {"model": base64.b64encode(data).decode(), **sentence_piece(data)}
+
+
+def tekken(path):
+    """Rows of a tekken file."""
+    tokenizer = Tekkenizer.from_file(path)
+    special = {token["token_str"]: token["rank"] for token in tokenizer._all_special_tokens}
+    return rows(
+        special, lambda text: tokenizer.encode(text, bos=False, eos=False), tokenizer.decode
+    )
+
+
+def qwen(path):
+    """Rows of Qwen's first tokenizer."""
+    ranks = tiktoken.load.load_tiktoken_bpe(str(path))
+    names = [
+        "<|endoftext|>",
+        "<|im_start|>",
+        "<|im_end|>",
+        *(f"<|extra_{number}|>" for number in range(205)),
+    ]
+    special = {name: len(ranks) + place for place, name in enumerate(names)}
+    encoding = tiktoken.Encoding(
+        "qwen", pat_str=QWEN_WORDS, mergeable_ranks=ranks, special_tokens={}
+    )
+    return rows(
+        special,
+        lambda text: encoding.encode(unicodedata.normalize("NFC", text), disallowed_special=()),
+        encoding.decode,
+    )
+
+
+def not_legacy(path):
+    """Ids where `legacy: false` puts the space before the first word of a text only, if it has none.
+
+    transformers' own `LlamaTokenizer` does that too, but ranks this file's runs of spaces by their ids: its ids of two
+    spaces and a word are not SentencePiece's.
+    """
+    model = path.read_bytes()
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model)
+    special = {
+        piece.piece: number for number, piece in enumerate(proto.pieces) if piece.type in (2, 3, 4)
+    }
+    proto.normalizer_spec.add_dummy_prefix = False
+    encode = sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString()).encode
+    pattern = "|".join(re.escape(token) for token in special)
+    ids = []
+    for text in texts():
+        starts_with_word = not re.match(f"{pattern}|[ \u2581]", text)
+        ids.append(cut(f" {text}" if starts_with_word else text, special, encode))
+    return {"ids": ids}
+
+
+def main():
+    """Writes the file."""
+    narrow = str(HERE / "tiny_rules.tsv")
+    goldens = {
+        "mistral_v1": sentence_piece((DATA / "mistral_v1/tokenizer.model").read_bytes()),
+        "mistral_v3": sentence_piece((DATA / "mistral_v3/tokenizer.model.v3").read_bytes()),
+        "mistral_v7": sentence_piece((DATA / "mistral_v7/tokenizer.model.v7").read_bytes()),
+        "mistral_v2_not_legacy": not_legacy(DATA / "mistral_v2/tokenizer.model"),
+        "tekken_240718": tekken(DATA / "tekken_240718/tekken.json"),
+        "tekken_240911": tekken(DATA / "tekken_240911/tekken.json"),
+        "qwen_tiktoken": qwen(DATA / "qwen_tiktoken/qwen.tiktoken"),
+        # Small ones for every switch: rules, spaces kept or not, a space before the text or not, bytes or not.
+        "tiny_unigram": trained(
+            model_type="unigram",
+            vocab_size=300,
+            normalization_rule_tsv=narrow,
+            character_coverage=0.98,
+        ),
+        "tiny_unigram_bytes": trained(
+            model_type="unigram",
+            vocab_size=600,
+            normalization_rule_name="identity",
+            remove_extra_whitespaces=False,
+            byte_fallback=True,
+        ),
+        "tiny_bpe": trained(
+            model_type="bpe", vocab_size=400, normalization_rule_tsv=narrow, add_dummy_prefix=False
+        ),
+        "tiny_bpe_bytes": trained(
+            model_type="bpe",
+            vocab_size=700,
+            normalization_rule_name="identity",
+            remove_extra_whitespaces=False,
+            add_dummy_prefix=False,
+            byte_fallback=True,
+            user_defined_symbols=["<think>", "</think>"],
+            control_symbols=["<|im_start|>", "<|im_end|>"],
+        ),
+    }
+    lines = [
+        f"{json.dumps(name)}: {json.dumps(golden, ensure_ascii=True)}"
+        for name, golden in goldens.items()
+    ]
+    lines.insert(0, f'"texts": {json.dumps(texts())}')
+    (HERE / "vocabularies.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,228 @@
+//! Tokenizers made of other formats: ids and texts are those of the formats' own libraries (goldens; script beside
+//! them), for real vocabularies and for tiny ones with every switch.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests fail as tests do"
+)]
+
+mod support;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use headrace_text::{Detokenizer, SpecialText, Tokenizer};
+use headrace_vocabulary::{convert, find};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+use support::{golden, ids};
+
+static GOLDEN: LazyLock<Value> = LazyLock::new(|| golden("vocabularies.json"));
+
+/// `HEADRACE_TEST_DATA`, or `target/test-data` of this checkout.
+fn real(name: &str) -> PathBuf {
+    let data = std::env::var_os("HEADRACE_TEST_DATA").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-data"),
+        PathBuf::from,
+    );
+    let folder = data.join("tokenizers").join(name);
+    assert!(
+        folder.is_dir(),
+        "{}: not there; run `make test-data`",
+        folder.display()
+    );
+    folder
+}
+
+/// A folder with a vocabulary and what stands beside it.
+fn folder(files: &[(&str, &[u8])]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, bytes) in files {
+        std::fs::write(folder.path().join(name), bytes).unwrap();
+    }
+    folder
+}
+
+/// As the launcher has it, with the folder's own configuration or the one that was made.
+fn load(folder: &Path) -> Arc<Tokenizer> {
+    let made = convert(&find(folder).unwrap()).unwrap();
+    let kept = tempfile::tempdir().unwrap();
+    let tokenizer = kept.path().join("tokenizer.json");
+    std::fs::write(&tokenizer, &made.tokenizer).unwrap();
+    let mut config = folder.join("tokenizer_config.json");
+    if !config.exists() {
+        config = kept.path().join("tokenizer_config.json");
+        std::fs::write(&config, &made.config).unwrap();
+    }
+    Arc::new(Tokenizer::from_file(&tokenizer, Some(&config)).unwrap())
+}
+
+/// Every text of the goldens to ids and back.
+fn check(tokenizer: &Arc<Tokenizer>, name: &str) {
+    let texts: Vec<String> = serde_json::from_value(GOLDEN["texts"].clone()).unwrap();
+    let rows = GOLDEN[name]["ids"].as_array().unwrap();
+    assert_eq!(rows.len(), texts.len());
+    let mut differing = Vec::new();
+    for (index, (text, row)) in texts.iter().zip(rows).enumerate() {
+        let expected = ids(row);
+        let encoded = tokenizer.encode(text, false, SpecialText::Parse).unwrap();
+        if encoded.ids != expected && !is_tie(text, &encoded.ids, &expected) {
+            differing.push(format!("{text:?}: {:?} for {expected:?}", encoded.ids));
+        }
+        let plain = tokenizer.encode(text, false, SpecialText::Plain).unwrap();
+        let unknown = tokenizer.token_to_id("<unk>");
+        let mut found = plain.ids.iter().filter(|&&id| Some(id) != unknown);
+        let control = found.find(|&&id| tokenizer.is_special(id));
+        assert_eq!(control, None, "{name}: {text:?}");
+        let Some(back) = GOLDEN[name].get("back") else {
+            continue;
+        };
+        if expected.iter().any(|&id| tokenizer.is_special(id)) {
+            continue;
+        }
+        let back = back[index.to_string()].as_str().unwrap_or(text);
+        let decoded = Detokenizer::decode(Arc::clone(tokenizer), &[], &expected);
+        if decoded != back {
+            differing.push(format!("{text:?}: {decoded:?} for {back:?}"));
+        }
+    }
+    assert!(differing.is_empty(), "{name}\n{}", differing.join("\n"));
+}
+
+/// One letter many times, cut into the same tokens in another order: to a unigram model both are as likely.
+fn is_tie(text: &str, left: &[u32], right: &[u32]) -> bool {
+    let sorted = |ids: &[u32]| {
+        let mut ids = ids.to_vec();
+        ids.sort_unstable();
+        ids
+    };
+    let first = text.chars().next();
+    text.chars().all(|letter| Some(letter) == first) && sorted(left) == sorted(right)
+}
+
+#[test]
+fn mistral_s_sentence_piece_models() {
+    for name in ["mistral_v1", "mistral_v3", "mistral_v7"] {
+        let tokenizer = load(&real(name));
+        check(&tokenizer, name);
+        assert_eq!(tokenizer.bos_id(), Some(1));
+        assert_eq!(tokenizer.eos_ids(), [2]);
+        let with_ends = tokenizer.encode("a", true, SpecialText::Parse).unwrap();
+        assert_eq!((with_ends.ids.len(), with_ends.ids[0]), (2, 1));
+    }
+}
+
+#[test]
+fn legacy_false_puts_the_space_before_the_first_word_only() {
+    let model = std::fs::read(real("mistral_v2").join("tokenizer.model")).unwrap();
+    let config = json!({
+        "tokenizer_class": "LlamaTokenizer", "legacy": false, "bos_token": "<s>", "eos_token": "</s>",
+    })
+    .to_string();
+    let folder = folder(&[
+        ("tokenizer.model", &model),
+        ("tokenizer_config.json", config.as_bytes()),
+    ]);
+    check(&load(folder.path()), "mistral_v2_not_legacy");
+}
+
+#[test]
+fn tekken_files() {
+    for name in ["tekken_240718", "tekken_240911"] {
+        let tokenizer = load(&real(name));
+        check(&tokenizer, name);
+        assert_eq!(tokenizer.vocab_size(), 131_072);
+        assert_eq!(
+            (tokenizer.bos_id(), tokenizer.eos_ids()),
+            (Some(1), &[2][..])
+        );
+        assert_eq!(
+            tokenizer.id_to_token(17).as_deref(),
+            Some("[SYSTEM_PROMPT]")
+        );
+        assert_eq!(tokenizer.id_to_token(999).as_deref(), Some("<SPECIAL_999>"));
+    }
+}
+
+#[test]
+fn qwen_s_list_of_ranks() {
+    let tokenizer = load(&real("qwen_tiktoken"));
+    check(&tokenizer, "qwen_tiktoken");
+    assert_eq!(tokenizer.token_to_id("<|im_end|>"), Some(151_645));
+}
+
+/// Meta ships the list under the name of a `SentencePiece` model; the published `tokenizer.json` is the oracle.
+#[test]
+fn llama_3_s_list_of_ranks() {
+    let published = real("llama3_1");
+    let json = std::fs::read(published.join("tokenizer.json")).unwrap();
+    let file: Value = serde_json::from_slice(&json).unwrap();
+    let expected = Tokenizer::from_bytes(&json).unwrap();
+    let vocabulary = file["model"]["vocab"].as_object().unwrap();
+    let mut lines = vec![String::new(); vocabulary.len()];
+    for id in vocabulary.values() {
+        let id = id.as_u64().unwrap();
+        let bytes = expected.token_bytes(u32::try_from(id).unwrap());
+        lines[usize::try_from(id).unwrap()] = format!("{} {id}\n", STANDARD.encode(bytes));
+    }
+    let config: &[u8] = br#"{"model_type": "llama"}"#;
+    let list = lines.concat();
+    let folder = folder(&[
+        ("tokenizer.model", list.as_bytes()),
+        ("config.json", config),
+    ]);
+    let tokenizer = load(folder.path());
+    for token in file["added_tokens"].as_array().unwrap() {
+        let (text, id) = (token["content"].as_str().unwrap(), token["id"].as_u64());
+        assert_eq!(tokenizer.token_to_id(text).map(u64::from), id, "{text}");
+    }
+    let texts: Vec<String> = serde_json::from_value(GOLDEN["texts"].clone()).unwrap();
+    for text in texts {
+        for special in [SpecialText::Parse, SpecialText::Plain] {
+            let ids = |tokenizer: &Tokenizer| tokenizer.encode(&text, true, special).unwrap().ids;
+            assert_eq!(ids(&tokenizer), ids(&expected), "{text:?}");
+        }
+    }
+}
+
+#[test]
+fn tiny_models_with_every_switch() {
+    for name in [
+        "tiny_unigram",
+        "tiny_unigram_bytes",
+        "tiny_bpe",
+        "tiny_bpe_bytes",
+    ] {
+        let model = STANDARD
+            .decode(GOLDEN[name]["model"].as_str().unwrap())
+            .unwrap();
+        let folder = folder(&[("tokenizer.model", &model)]);
+        check(&load(folder.path()), name);
+    }
+}
+
+#[test]
+fn files_beside_a_model_name_its_tokens() {
+    let model = STANDARD
+        .decode(GOLDEN["tiny_bpe_bytes"]["model"].as_str().unwrap())
+        .unwrap();
+    let names: &[u8] = br#"{"eos_token": {"content": "<|im_end|>"}, "pad_token": "[PAD]"}"#;
+    let size = load(folder(&[("tokenizer.model", &model)]).path()).vocab_size();
+    let added = format!(r#"{{"[PAD]": {size}, "<tool>": {}}}"#, size + 1);
+    let folder = folder(&[
+        ("tokenizer.model", &model),
+        ("special_tokens_map.json", names),
+        ("added_tokens.json", added.as_bytes()),
+    ]);
+    let tokenizer = load(folder.path());
+    let end = tokenizer.token_to_id("<|im_end|>").unwrap();
+    assert_eq!(tokenizer.eos_ids(), [end]);
+    assert_eq!(tokenizer.token_to_id("[PAD]"), Some(size));
+    assert!(tokenizer.is_special(size) && !tokenizer.is_special(size + 1));
+    let ids = tokenizer
+        .encode("a<tool>", false, SpecialText::Parse)
+        .unwrap()
+        .ids;
+    assert_eq!(ids.last(), Some(&(size + 1)));
+}
