@@ -1,6 +1,6 @@
 //! `/v1/chat/completions`.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 /// Body of `/v1/chat/completions`. `null` is the same as absent everywhere.
@@ -33,6 +33,8 @@ pub struct ChatRequest {
     pub add_generation_prompt: Option<bool>,
     /// Continue the last message. Default: if it is the assistant's.
     pub continue_final_message: Option<bool>,
+    /// Begin the answer with the last message's text, if that has the answer's role.
+    pub echo: Option<bool>,
 }
 
 /// A message of a chat.
@@ -116,6 +118,13 @@ pub struct CommonParameters {
     pub spaces_between_special_tokens: Option<bool>,
     /// Any: there is one tier, and the answer names it.
     pub service_tier: Option<String>,
+    /// Report the logprobs of the prompt's tokens and of the N likeliest of each of its places. Not in streams.
+    #[schema(minimum = 0)]
+    pub prompt_logprobs: Option<u32>,
+    /// Report the ids of the prompt and of the output.
+    pub return_token_ids: Option<bool>,
+    /// Write `token_id:N` for the texts of tokens in `logprobs`.
+    pub return_tokens_as_token_ids: Option<bool>,
     /// Answer with server-sent events.
     pub stream: Option<bool>,
     /// What the stream carries.
@@ -213,6 +222,34 @@ pub struct ChatCompletion {
     /// `default`, if the request names a tier: there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_tier: Option<&'static str>,
+    /// Under `prompt_logprobs`: one entry a prompt token, `null` for the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub prompt_logprobs: Option<Vec<Option<PromptLogprobs>>>,
+    /// Under `return_token_ids`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_token_ids: Option<Vec<u32>>,
+}
+
+/// What is told of one place of a prompt, by id: the prompt's own first, then the likeliest.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PromptLogprobs(pub Vec<(u32, PromptLogprob)>);
+
+impl Serialize for PromptLogprobs {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(id, entry)| (id, entry)))
+    }
+}
+
+/// One id at one place of a prompt.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PromptLogprob {
+    /// Raw log-softmax; -9999 for minus infinity.
+    pub logprob: f32,
+    /// Its place by likelihood, from 1.
+    pub rank: u32,
+    /// Its text.
+    pub decoded_token: String,
 }
 
 /// One choice.
@@ -228,6 +265,9 @@ pub struct ChatChoice {
     pub finish_reason: OpenAiFinishReason,
     /// The stop string or stop id of the request that ended it.
     pub stop_reason: Option<StopReason>,
+    /// Under `return_token_ids`: an end id too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_ids: Option<Vec<u32>>,
 }
 
 /// What the model said.
@@ -292,6 +332,9 @@ pub struct ChatCompletionChunk {
     /// `default`, if the request names a tier: there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_tier: Option<&'static str>,
+    /// In the first chunk, under `return_token_ids`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_token_ids: Option<Vec<u32>>,
 }
 
 /// A part of one choice.
@@ -307,6 +350,9 @@ pub struct ChatChunkChoice {
     pub finish_reason: Option<OpenAiFinishReason>,
     /// There, too: the stop string or stop id of the request that ended it.
     pub stop_reason: Option<StopReason>,
+    /// Under `return_token_ids`: of this chunk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_ids: Option<Vec<u32>>,
 }
 
 /// What is new.

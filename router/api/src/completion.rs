@@ -1,7 +1,7 @@
 //! `/v1/completions`.
 
-use crate::chat::{CommonParameters, OpenAiFinishReason, StopReason, Usage};
-use serde::Serialize;
+use crate::chat::{CommonParameters, OpenAiFinishReason, PromptLogprobs, StopReason, Usage};
+use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 /// Body of `/v1/completions`. `null` is the same as absent everywhere.
@@ -16,9 +16,13 @@ pub struct CompletionRequest {
     /// How to sample, stop and report.
     #[serde(flatten)]
     pub common: CommonParameters,
-    /// Report the sampled token and the N likeliest of each place.
+    /// Report the sampled token and the N likeliest of each place; with `echo`, of the prompt's places too.
     #[schema(minimum = 0)]
     pub logprobs: Option<u32>,
+    /// Begin each choice with its prompt. Then `max_tokens` may be 0: the prompt is all there is.
+    pub echo: Option<bool>,
+    /// The choice goes between `prompt` and this, where the tokenizer has tokens to say so.
+    pub suffix: Option<String>,
     /// Generate this many and keep the `n` likeliest.
     #[schema(minimum = 1)]
     pub best_of: Option<u32>,
@@ -73,6 +77,16 @@ pub struct CompletionChoice {
     pub finish_reason: Option<OpenAiFinishReason>,
     /// There, too: the stop string or stop id of the request that ended it.
     pub stop_reason: Option<StopReason>,
+    /// Under `prompt_logprobs`: one entry a prompt token, `null` for the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub prompt_logprobs: Option<Vec<Option<PromptLogprobs>>>,
+    /// Under `return_token_ids`: the prompt's; in a stream in the choice's first chunk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_token_ids: Option<Vec<u32>>,
+    /// Under `return_token_ids`: the output's, an end id too; in a stream those of the chunk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_ids: Option<Vec<u32>>,
 }
 
 /// `logprobs` of a text completion: four lists of one length.
@@ -80,11 +94,21 @@ pub struct CompletionChoice {
 pub struct CompletionLogprobs {
     /// Texts.
     pub tokens: Vec<String>,
-    /// Raw log-softmax; -9999 for minus infinity.
-    pub token_logprobs: Vec<f32>,
-    /// The N likeliest and the sampled one, by text.
-    #[schema(value_type = Vec<Object>)]
-    pub top_logprobs: Vec<serde_json::Map<String, serde_json::Value>>,
+    /// Raw log-softmax; -9999 for minus infinity, `null` for an echoed prompt's first token.
+    pub token_logprobs: Vec<Option<f32>>,
+    /// The N likeliest and the token's own, by text.
+    #[schema(value_type = Vec<Option<Object>>)]
+    pub top_logprobs: Vec<Option<TopLogprobs>>,
     /// Characters of the choice's text before the token.
     pub text_offset: Vec<usize>,
+}
+
+/// Logprobs by text, each text once.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TopLogprobs(pub Vec<(String, f32)>);
+
+impl Serialize for TopLogprobs {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(text, logprob)| (text, logprob)))
+    }
 }

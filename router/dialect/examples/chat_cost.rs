@@ -15,7 +15,7 @@ use headrace_dialect::call::Prompt;
 use headrace_dialect::choice::{ChoiceText, RawToken};
 use headrace_dialect::end::EndReason;
 use headrace_dialect::json::Json;
-use headrace_dialect::openai::{ChatStream, Identity, StreamShape, read_chat};
+use headrace_dialect::openai::{ChatShown, ChatStream, Identity, StreamShape, read_chat};
 use headrace_dialect::refusal::Dialect;
 use headrace_text::{ChatTemplate, RenderOptions, StopMode, TemplateSources, Tokenizer};
 use std::hint::black_box;
@@ -136,7 +136,13 @@ fn stream(tokenizer: &Arc<Tokenizer>) -> Duration {
     let stops = ["\n\n".to_owned()];
     let all = median(|| {
         let mut text = ChoiceText::new(tokenizer, &[1, 2, 3], &stops, StopMode::CutStop).unwrap();
-        let mut chunks = ChatStream::new(identity.clone(), StreamShape::default(), false, 3, 1);
+        let mut chunks = ChatStream::new(
+            identity.clone(),
+            StreamShape::default(),
+            ChatShown::default(),
+            &[1, 2, 3],
+            1,
+        );
         for (place, &id) in ids.iter().enumerate() {
             let raw = RawToken {
                 id,

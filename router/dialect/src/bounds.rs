@@ -16,6 +16,12 @@ pub struct Flags {
     pub max_client_batch_size: usize,
 }
 
+/// A step of 32,768 prompt tokens with so many beside each is a message of 46 MB.
+const PROMPT_TOP_N: u32 = 128;
+
+/// About 32 MB of JSON.
+const PROMPT_ENTRIES: usize = 1 << 19;
+
 /// Bounds of one dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
@@ -39,6 +45,11 @@ pub struct Bounds {
     pub bad_word_bytes: usize,
     /// Top logprobs.
     pub top_n: u32,
+    /// Top logprobs of each prompt place: a step reports a whole chunk of them at once.
+    pub prompt_top_n: u32,
+    /// Logprobs of prompts in one request, the prompts' own ids and the top ones together (8 bytes each here, about
+    /// 60 in an answer).
+    pub prompt_entries: usize,
     /// Prompts in one request.
     pub prompts: usize,
     /// Messages of a chat.
@@ -62,6 +73,8 @@ impl Bounds {
             bad_words: 128,
             bad_word_bytes: 16_384,
             top_n: flags.max_top_n_tokens,
+            prompt_top_n: flags.max_top_n_tokens.min(PROMPT_TOP_N),
+            prompt_entries: PROMPT_ENTRIES,
             prompts: 1,
             messages: 16_384,
             request_templates: false,
@@ -72,6 +85,7 @@ impl Bounds {
                 choices: flags.max_best_of.max(8),
                 stops: stops.max(16),
                 top_n: flags.max_top_n_tokens.max(20),
+                prompt_top_n: flags.max_top_n_tokens.clamp(20, PROMPT_TOP_N),
                 prompts: flags.max_client_batch_size.max(64),
                 ..common
             },
@@ -109,6 +123,35 @@ impl Bounds {
             }
         }
         Ok(())
+    }
+
+    /// How many of the likeliest of each prompt place `field` may ask for.
+    pub fn check_prompt_top_n(&self, field: &str, top_n: u32) -> Result<(), Refusal> {
+        if top_n <= self.prompt_top_n {
+            return Ok(());
+        }
+        Err(Refusal::validation(
+            field,
+            format!(
+                "`{field}` must be >= 0 and <= {} for each token of the prompt. Given: {top_n}",
+                self.prompt_top_n
+            ),
+        ))
+    }
+
+    /// Refuses, before anything is computed, what would report more than `prompt_entries` of prompts.
+    pub fn check_prompt_entries(&self, field: &str, entries: usize) -> Result<(), Refusal> {
+        if entries <= self.prompt_entries {
+            return Ok(());
+        }
+        Err(Refusal::validation(
+            field,
+            format!(
+                "`{field}`: the prompts' tokens and their likeliest are {entries} logprobs, and one request may ask for \
+                 up to {}",
+                self.prompt_entries
+            ),
+        ))
     }
 
     /// Bounds of the floats that all dialects share.

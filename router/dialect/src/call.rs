@@ -82,6 +82,15 @@ pub enum Prompt {
     },
     /// Ids, as they are.
     Ids(Vec<u32>),
+    /// Text before and after a gap that the model fills, where its tokenizer has the tokens for that.
+    Infill {
+        /// Before the gap.
+        prefix: String,
+        /// After it.
+        suffix: String,
+        /// Add the tokenizer's special tokens.
+        add_special_tokens: bool,
+    },
     /// A conversation for the chat template.
     Chat(ChatPrompt),
 }
@@ -91,6 +100,7 @@ impl Prompt {
     pub fn weight(&self) -> usize {
         match self {
             Self::Text { text, .. } => text.len(),
+            Self::Infill { prefix, suffix, .. } => prefix.len() + suffix.len(),
             Self::Ids(ids) => ids.len() * 4,
             Self::Chat(chat) => chat.weight,
         }
@@ -100,6 +110,7 @@ impl Prompt {
     pub fn characters(&self) -> usize {
         match self {
             Self::Text { text, .. } => text.chars().count(),
+            Self::Infill { prefix, suffix, .. } => prefix.chars().count() + suffix.chars().count(),
             Self::Ids(_) => 0,
             Self::Chat(chat) => chat.characters,
         }
@@ -131,6 +142,25 @@ pub struct ChatPrompt {
 }
 
 impl ChatPrompt {
+    /// The text of the last message, if what comes is of the same role: it goes on, or it is the assistant's.
+    pub fn text_of_own_turn(&self) -> String {
+        let Some(last) = self.messages.last() else {
+            return String::new();
+        };
+        let role = last.get("role").and_then(serde_json::Value::as_str);
+        if !self.continues() && role != Some("assistant") {
+            return String::new();
+        }
+        match last.get("content") {
+            Some(serde_json::Value::String(text)) => text.clone(),
+            Some(serde_json::Value::Array(parts)) => parts
+                .iter()
+                .filter_map(|part| part.get("text")?.as_str())
+                .collect(),
+            _ => String::new(),
+        }
+    }
+
     /// The last message goes on rather than a new one beginning.
     pub fn continues(&self) -> bool {
         self.continue_final_message.unwrap_or_else(|| {
@@ -201,8 +231,12 @@ pub struct Report {
     pub logprobs: bool,
     /// The likeliest n of each place.
     pub top_n: u32,
-    /// Logprobs of the prompt.
-    pub prompt_logprobs: bool,
+    /// Logprobs of the prompt, and the likeliest n of each of its places.
+    pub prompt_logprobs: Option<u32>,
+    /// The prompt's own text, id by id.
+    pub echo: bool,
+    /// The prompt is all that is shown: nothing is generated.
+    pub prompt_only: bool,
 }
 
 /// Who decides whether sampling is on.

@@ -21,6 +21,31 @@ pub struct RawToken {
     pub top: Vec<(u32, f32)>,
 }
 
+/// What is told of one prompt id.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PromptPlace {
+    /// The id.
+    pub id: u32,
+    /// Finite.
+    pub logprob: f32,
+    /// How many ids were at least as likely, itself counted.
+    pub rank: u32,
+    /// The likeliest of this place with finite logprobs, best first.
+    pub top: Vec<(u32, f32)>,
+}
+
+impl PromptPlace {
+    /// As the engine reports it.
+    pub fn new(token: RawToken, rank: u32) -> Self {
+        Self {
+            id: token.id,
+            logprob: token.logprob.map_or(LOGPROB_FLOOR, finite),
+            rank,
+            top: finite_top(token.top),
+        }
+    }
+}
+
 /// What one token did.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenStep {
@@ -169,11 +194,7 @@ impl ChoiceText {
             text,
             special,
             logprob: token.logprob.map_or(0.0, finite),
-            top: token
-                .top
-                .into_iter()
-                .map(|(id, logprob)| (id, finite(logprob)))
-                .collect(),
+            top: finite_top(token.top),
             released,
             text_offset,
             text_end: self.text_end,
@@ -191,6 +212,13 @@ impl ChoiceText {
     }
 }
 
+fn finite_top(mut top: Vec<(u32, f32)>) -> Vec<(u32, f32)> {
+    for (_, logprob) in &mut top {
+        *logprob = finite(*logprob);
+    }
+    top
+}
+
 fn finite(logprob: f32) -> f32 {
     if logprob.is_finite() {
         logprob
@@ -206,8 +234,10 @@ pub struct ChoiceRecord {
     pub text: String,
     /// Its tokens.
     pub steps: Vec<TokenStep>,
-    /// Logprobs of the prompt ids from the second one on.
-    pub prompt_logprobs: Vec<f32>,
+    /// What is told of the prompt ids from the second one on; choices of one prompt may share it.
+    pub prompt: Arc<Vec<PromptPlace>>,
+    /// Nothing was to be generated, and the prompt is done.
+    pub prompt_only: bool,
     /// Prompt tokens found in the prefix cache.
     pub cached_tokens: u32,
     /// The seed that it ran with, when sampling.
@@ -221,10 +251,9 @@ impl ChoiceRecord {
         self.steps.push(step);
     }
 
-    /// Adds logprobs of the next prompt ids.
-    pub fn push_prompt_logprobs(&mut self, logprobs: impl IntoIterator<Item = f32>) {
-        self.prompt_logprobs
-            .extend(logprobs.into_iter().map(finite));
+    /// Adds what is told of the next prompt ids.
+    pub fn push_prompt(&mut self, places: impl IntoIterator<Item = PromptPlace>) {
+        Arc::make_mut(&mut self.prompt).extend(places);
     }
 
     /// Output tokens.
@@ -234,6 +263,9 @@ impl ChoiceRecord {
 
     /// Why it ended; `None` while it has not.
     pub fn end(&self) -> Option<EndReason> {
+        if self.prompt_only {
+            return Some(EndReason::Length);
+        }
         self.steps.last().and_then(|step| step.end)
     }
 

@@ -21,5 +21,6 @@ pub mod native;
 pub mod openai;
 pub mod refusal;
 pub mod request_id;
+pub mod shown_prompt;
 pub mod terms;
 pub mod vertex;

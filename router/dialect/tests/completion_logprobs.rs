@@ -10,7 +10,8 @@ mod tiny_tokenizer;
 
 use headrace_dialect::choice::{ChoiceRecord, ChoiceText, RawToken};
 use headrace_dialect::end::EndReason;
-use headrace_dialect::openai::{Identity, completion, usage};
+use headrace_dialect::openai::{CompletionShown, Identity, completion, usage};
+use headrace_dialect::shown_prompt::ShownPrompt;
 use headrace_text::{StopMode, Tokenizer};
 use std::sync::Arc;
 use tiny_tokenizer::BYTES;
@@ -36,7 +37,12 @@ fn entry(id: u32, logprob: f32, top: &[(u32, f32)]) -> (String, serde_json::Valu
     };
     let records = vec![vec![record]];
     let usage = usage(&[1], &records);
-    let answer = completion(&identity, &records, usage, true, &tokenizer).unwrap();
+    let shown = CompletionShown {
+        logprobs: Some(u32::try_from(top.len()).unwrap()),
+        ..CompletionShown::default()
+    };
+    let prompts = [ShownPrompt::default()];
+    let answer = completion(&identity, (&prompts, &records), usage, shown, &tokenizer).unwrap();
     let value = serde_json::to_value(answer).unwrap();
     let logprobs = &value["choices"][0]["logprobs"];
     (

@@ -11,7 +11,10 @@ mod tiny_tokenizer;
 use headrace_dialect::choice::{ChoiceRecord, ChoiceText, RawToken};
 use headrace_dialect::end::EndReason;
 use headrace_dialect::native::{NativeOutput, NativeStream};
-use headrace_dialect::openai::{ChatStream, CompletionStream, Identity, StreamShape};
+use headrace_dialect::openai::{
+    ChatShown, ChatStream, CompletionShown, CompletionStream, Identity, Scoring, StreamShape,
+};
+use headrace_dialect::shown_prompt::ShownPrompt;
 use headrace_text::{StopMode, Tokenizer};
 use proptest::prelude::*;
 use std::sync::{Arc, OnceLock};
@@ -101,6 +104,8 @@ struct Streams {
     completion: CompletionStream,
     completion_text: String,
     completion_entries: usize,
+    chat_ids: Vec<u32>,
+    completion_ids: Vec<u32>,
     finishes: usize,
 }
 
@@ -114,17 +119,33 @@ impl Streams {
             service_tier: None,
         };
         let shape = StreamShape::default();
+        let scoring = Scoring {
+            token_ids: true,
+            ..Scoring::default()
+        };
+        let chat = ChatShown {
+            logprobs: true,
+            scoring,
+            ..ChatShown::default()
+        };
+        let completion = CompletionShown {
+            logprobs: Some(0),
+            scoring,
+        };
+        let prompts = vec![ShownPrompt::default()];
         Self {
             native: NativeStream::new(NativeOutput::default(), 1, None),
             native_text: String::new(),
             native_final: None,
-            chat: ChatStream::new(identity.clone(), shape, true, 1, 1),
+            chat: ChatStream::new(identity.clone(), shape, chat, &[1], 1),
             chat_text: String::new(),
             chat_entries: 0,
+            chat_ids: Vec::new(),
             roles: 0,
-            completion: CompletionStream::new(identity, shape, true, 1, 1),
+            completion: CompletionStream::new(identity, shape, completion, prompts, 1),
             completion_text: String::new(),
             completion_entries: 0,
+            completion_ids: Vec::new(),
             finishes: 0,
         }
     }
@@ -139,6 +160,7 @@ impl Streams {
             let choice = &chunk.choices[0];
             self.chat_text.push_str(&choice.delta.content);
             self.chat_entries += choice.logprobs.as_ref().unwrap().content.len();
+            self.chat_ids.extend(choice.token_ids.iter().flatten());
             self.roles += usize::from(choice.delta.role.is_some());
             self.finishes += usize::from(choice.finish_reason.is_some());
         }
@@ -146,6 +168,8 @@ impl Streams {
             let choice = &chunk.choices[0];
             self.completion_text.push_str(&choice.text);
             self.completion_entries += choice.logprobs.as_ref().unwrap().tokens.len();
+            self.completion_ids
+                .extend(choice.token_ids.iter().flatten());
         }
     }
 }
@@ -219,6 +243,9 @@ proptest! {
             prop_assert_eq!(&streams.completion_text, &text);
             prop_assert_eq!(streams.chat_entries, count);
             prop_assert_eq!(streams.completion_entries, count);
+            let shown: Vec<u32> = record.steps.iter().map(|step| step.id).collect();
+            prop_assert_eq!(&streams.chat_ids, &shown);
+            prop_assert_eq!(&streams.completion_ids, &shown);
             prop_assert_eq!((streams.roles, streams.finishes), (1, 1));
             if mode == StopMode::KeepStop {
                 prop_assert_eq!(streams.native_final.as_ref(), Some(&text));

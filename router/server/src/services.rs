@@ -6,7 +6,7 @@ use headrace_api::tokenize::TokenizerInfo;
 use headrace_control::{ModelDocument, TokenizerSource};
 use headrace_dialect::call::SamplingDefaults;
 use headrace_grammar::{GrammarCompiler, GrammarError};
-use headrace_text::{ChatTemplate, TemplateError, TemplateSources, Tokenizer};
+use headrace_text::{ChatTemplate, Infill, TemplateError, TemplateSources, Tokenizer};
 use serde_json::Value;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -18,6 +18,8 @@ pub struct ModelServices {
     pub document: ModelDocument,
     /// Ids and text.
     pub tokenizer: Arc<Tokenizer>,
+    /// Prompts with a gap, if the model fills any.
+    pub infill: Option<Infill>,
     /// Messages to a prompt; or why this model has none.
     pub template: Result<Arc<ChatTemplate>, String>,
     /// The model's end ids: `generation_config.json`'s, else the configuration's and the tokenizer's.
@@ -69,6 +71,7 @@ impl ModelServices {
         )?;
         Ok(Self {
             document,
+            infill: Infill::find(&tokenizer, vocab_size),
             tokenizer: Arc::new(tokenizer),
             template,
             // An id that the model cannot produce ends nothing.

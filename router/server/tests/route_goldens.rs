@@ -303,6 +303,40 @@ async fn chat_routes() {
 }
 
 #[tokio::test]
+async fn chats_that_ask_about_tokens() {
+    let server = Server::start(config(), says(greeting())).await;
+    let user = json!([{"role": "user", "content": "Hi"}]);
+    let begun =
+        json!([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Well, "}]);
+    let cases = [
+        (
+            "chat_prompt_logprobs",
+            json!({"messages": user, "prompt_logprobs": 1, "max_tokens": 1}),
+        ),
+        (
+            "chat_token_ids",
+            json!({"messages": user, "return_token_ids": true, "return_tokens_as_token_ids": true,
+                "logprobs": true, "top_logprobs": 1, "max_tokens": 2}),
+        ),
+        (
+            "chat_token_ids_stream",
+            json!({"messages": user, "return_token_ids": true, "max_tokens": 4, "stream": true}),
+        ),
+        (
+            "chat_echo",
+            json!({"messages": begun, "echo": true, "max_tokens": 2}),
+        ),
+        (
+            "chat_echo_stream",
+            json!({"messages": begun, "echo": true, "max_tokens": 2, "stream": true}),
+        ),
+    ];
+    for (name, body) in cases {
+        post(&server, name, "/v1/chat/completions", body).await;
+    }
+}
+
+#[tokio::test]
 async fn completion_routes() {
     let server = Server::start(config(), says(greeting())).await;
     let cases = [
@@ -360,7 +394,63 @@ async fn completion_routes() {
             "completion_suffix",
             json!({"prompt": "Hello", "suffix": "x"}),
         ),
+    ];
+    for (name, body) in cases {
+        post(&server, name, "/v1/completions", body).await;
+    }
+}
+
+#[tokio::test]
+async fn completions_that_ask_about_tokens() {
+    let server = Server::start(config(), says(greeting())).await;
+    let cases = [
         ("completion_echo", json!({"prompt": "Hello", "echo": true})),
+        (
+            "completion_echo_logprobs",
+            json!({"prompt": "Hello w", "echo": true, "logprobs": 1, "max_tokens": 1}),
+        ),
+        (
+            "completion_echo_only",
+            json!({"prompt": "Hello w", "echo": true, "logprobs": 1, "max_tokens": 0}),
+        ),
+        (
+            "completion_echo_only_stream",
+            json!({"prompt": "Hello", "echo": true, "logprobs": 0, "max_tokens": 0, "stream": true,
+                "stream_options": {"include_usage": true}}),
+        ),
+        (
+            "completion_echo_ids",
+            json!({"prompt": [[0, 72, 73], [74, 75]], "echo": true, "logprobs": 0, "max_tokens": 1, "n": 2}),
+        ),
+        (
+            "completion_echo_stream",
+            json!({"prompt": "Hello", "echo": true, "logprobs": 1, "max_tokens": 3, "stream": true}),
+        ),
+        (
+            "completion_echo_truncate",
+            json!({"prompt": "Hello wö", "echo": true, "logprobs": 0, "max_tokens": 1, "truncate": 3}),
+        ),
+        (
+            "completion_max_tokens_0",
+            json!({"prompt": "Hello", "max_tokens": 0}),
+        ),
+        (
+            "completion_prompt_logprobs",
+            json!({"prompt": "Hello", "prompt_logprobs": 2, "max_tokens": 1, "n": 2}),
+        ),
+        (
+            "completion_prompt_logprobs_stream",
+            json!({"prompt": "Hello", "prompt_logprobs": 2, "stream": true}),
+        ),
+        (
+            "completion_token_ids",
+            json!({"prompt": "Hello", "return_token_ids": true, "return_tokens_as_token_ids": true,
+                "logprobs": 1, "max_tokens": 2}),
+        ),
+        (
+            "completion_token_ids_stream",
+            json!({"prompt": "Hello", "return_token_ids": true, "stream": true}),
+        ),
     ];
     for (name, body) in cases {
         post(&server, name, "/v1/completions", body).await;

@@ -81,7 +81,8 @@ fn prefill(
     if !output.prefill {
         return Vec::new();
     }
-    let logprobs = std::iter::once(None).chain(record.prompt_logprobs.iter().copied().map(Some));
+    let places = record.prompt.iter().map(|place| Some(place.logprob));
+    let logprobs = std::iter::once(None).chain(places);
     prompt_ids
         .iter()
         .zip(logprobs)

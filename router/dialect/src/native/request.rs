@@ -214,7 +214,8 @@ fn assemble(read: Parameters, inputs: String, stream: bool, ignored: Ignored) ->
         // A stream shows every token's logprob; several sequences are ranked by them.
         logprobs: stream || details || best_of > 1,
         top_n: read.top_n_tokens.unwrap_or(0),
-        prompt_logprobs: read.decoder_input_details,
+        prompt_logprobs: read.decoder_input_details.then_some(0),
+        ..Report::default()
     };
     NativeRequest {
         call,

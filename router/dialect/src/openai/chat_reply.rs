@@ -1,23 +1,47 @@
 //! Writes chat answers.
 
 use super::common::StreamShape;
-use super::logprobs::chat_entry;
+use super::logprobs::Naming;
+use super::scoring::Scoring;
 use super::stream::{Gatherer, Identity, make_usage};
 use crate::choice::{ChoiceRecord, TokenStep};
 use headrace_api::chat::{
-    ChatChoice, ChatChunkChoice, ChatCompletion, ChatCompletionChunk, ChatDelta, ChatLogprobs,
-    OutputMessage, Usage,
+    ChatChoice, ChatChunkChoice, ChatCompletion, ChatCompletionChunk, ChatDelta, OutputMessage,
+    Usage,
 };
 use headrace_text::Tokenizer;
+
+/// What an answer shows beside its text and counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChatShown {
+    /// Logprobs of the output.
+    pub logprobs: bool,
+    /// More about tokens.
+    pub scoring: Scoring,
+    /// The text that each choice begins with, under `echo`.
+    pub prefix: String,
+}
+
+impl ChatShown {
+    fn ids_of(&self, steps: &[TokenStep]) -> Option<Vec<u32>> {
+        let ids = || steps.iter().map(|step| step.id).collect();
+        self.scoring.token_ids.then(ids)
+    }
+
+    fn prompt_ids(&self, ids: &[u32]) -> Option<Vec<u32>> {
+        self.scoring.token_ids.then(|| ids.to_vec())
+    }
+}
 
 /// The answer that is not streamed; `None` if a record has not ended.
 pub fn chat_completion(
     identity: &Identity,
-    records: &[ChoiceRecord],
+    (prompt_ids, records): (&[u32], &[ChoiceRecord]),
     usage: Usage,
-    logprobs: bool,
+    shown: &ChatShown,
     tokenizer: &Tokenizer,
 ) -> Option<ChatCompletion> {
+    let naming = Naming::new(tokenizer, shown.scoring);
     let choices = (0_u32..)
         .zip(records)
         .map(|(index, record)| {
@@ -25,12 +49,13 @@ pub fn chat_completion(
                 index,
                 message: OutputMessage {
                     role: "assistant",
-                    content: record.text.clone(),
+                    content: format!("{}{}", shown.prefix, record.text),
                     refusal: None,
                 },
-                logprobs: logprobs.then(|| entries(&record.steps, tokenizer)),
+                logprobs: shown.logprobs.then(|| naming.chat_entries(&record.steps)),
                 finish_reason: record.end()?.openai(),
                 stop_reason: record.stop_reason(),
+                token_ids: shown.ids_of(&record.steps),
             })
         })
         .collect::<Option<Vec<_>>>()?;
@@ -43,16 +68,12 @@ pub fn chat_completion(
         choices,
         usage,
         service_tier: identity.service_tier,
+        // All choices have the one prompt.
+        prompt_logprobs: records
+            .first()
+            .and_then(|record| shown.scoring.prompt_entries(&record.prompt, tokenizer)),
+        prompt_token_ids: shown.prompt_ids(prompt_ids),
     })
-}
-
-fn entries(steps: &[TokenStep], tokenizer: &Tokenizer) -> ChatLogprobs {
-    ChatLogprobs {
-        content: steps
-            .iter()
-            .map(|step| chat_entry(step, tokenizer))
-            .collect(),
-    }
 }
 
 /// Writes the chunks of a chat stream.
@@ -60,8 +81,10 @@ fn entries(steps: &[TokenStep], tokenizer: &Tokenizer) -> ChatLogprobs {
 pub struct ChatStream {
     identity: Identity,
     shape: StreamShape,
-    logprobs: bool,
+    shown: ChatShown,
     prompt_tokens: usize,
+    /// Until the first chunk takes them.
+    prompt_ids: Option<Vec<u32>>,
     cached_tokens: u32,
     completion_tokens: u32,
     choices: Vec<Gatherer>,
@@ -72,15 +95,16 @@ impl ChatStream {
     pub fn new(
         identity: Identity,
         shape: StreamShape,
-        logprobs: bool,
-        prompt_tokens: usize,
+        shown: ChatShown,
+        prompt_ids: &[u32],
         n: usize,
     ) -> Self {
         Self {
             identity,
             shape,
-            logprobs,
-            prompt_tokens,
+            prompt_tokens: prompt_ids.len(),
+            prompt_ids: shown.prompt_ids(prompt_ids),
+            shown,
             cached_tokens: 0,
             completion_tokens: 0,
             choices: vec![Gatherer::default(); n],
@@ -103,18 +127,27 @@ impl ChatStream {
         let finish_reason = step.end.map(crate::end::EndReason::openai);
         let stop_reason = step.stop_reason();
         let gathered = self.choices.get_mut(index)?.push(step)?;
+        let shown = &self.shown;
+        let naming = Naming::new(tokenizer, shown.scoring);
         let choice = ChatChunkChoice {
             index: u32::try_from(index).ok()?,
             delta: ChatDelta {
                 role: gathered.is_first.then_some("assistant"),
-                content: gathered.text,
+                content: if gathered.is_first {
+                    format!("{}{}", shown.prefix, gathered.text)
+                } else {
+                    gathered.text
+                },
             },
-            logprobs: self.logprobs.then(|| entries(&gathered.steps, tokenizer)),
+            logprobs: shown.logprobs.then(|| naming.chat_entries(&gathered.steps)),
             finish_reason,
             stop_reason,
+            token_ids: shown.ids_of(&gathered.steps),
         };
         let usage = self.shape.continuous_usage.then(|| self.usage());
-        Some(self.wrap(vec![choice], usage))
+        let mut chunk = self.wrap(vec![choice], usage);
+        chunk.prompt_token_ids = self.prompt_ids.take();
+        Some(chunk)
     }
 
     /// The chunk after the last choice's end, if it was asked for.
@@ -142,6 +175,7 @@ impl ChatStream {
             choices,
             usage,
             service_tier: self.identity.service_tier,
+            prompt_token_ids: None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Reads `/v1/chat/completions`.
 
+use super::chat_reply::ChatShown;
 use super::common::{StreamShape, read_common};
 use super::messages::read_messages;
 use super::template_fields::read_template_fields;
@@ -17,8 +18,8 @@ pub struct ChatCall {
     pub call: Call,
     /// As given.
     pub model: Option<String>,
-    /// Show logprobs.
-    pub logprobs: bool,
+    /// What is shown beside the text.
+    pub shown: ChatShown,
     /// What a stream carries.
     pub shape: StreamShape,
     /// Keys that nothing knows.
@@ -30,13 +31,18 @@ pub fn read_chat(json: &Json, bounds: &Bounds) -> Result<ChatCall, Refusal> {
     let mut body = Fields::of(json, "")?;
     let mut ignored = Ignored::default();
     let common = read_common(&mut body, bounds, &mut ignored)?;
+    common.check_max_tokens()?;
     let mut chat = read_messages(body.required("messages")?, bounds, &mut ignored)?;
     read_template_fields(&mut body, bounds, &mut chat)?;
     let top_logprobs = body.u32("top_logprobs")?;
     let logprobs = body.boolean("logprobs")?;
     let max_completion_tokens = body.u32("max_completion_tokens")?;
     body.refused_unless("best_of", |value| value.to_value() == 1)?;
-    body.refused_unless("echo", |value| value.to_value() == false)?;
+    let prefix = if body.boolean("echo")?.unwrap_or(false) {
+        chat.text_of_own_turn()
+    } else {
+        String::new()
+    };
     body.finish(&mut ignored);
     if max_completion_tokens == Some(0) {
         return Err(Refusal::validation(
@@ -67,12 +73,17 @@ pub fn read_chat(json: &Json, bounds: &Bounds) -> Result<ChatCall, Refusal> {
     call.report = Report {
         logprobs: shows_logprobs,
         top_n,
-        prompt_logprobs: false,
+        prompt_logprobs: common.scoring.prompt_logprobs,
+        ..Report::default()
     };
     Ok(ChatCall {
         call,
         model: common.model,
-        logprobs: shows_logprobs,
+        shown: ChatShown {
+            logprobs: shows_logprobs,
+            scoring: common.scoring,
+            prefix,
+        },
         shape: common.shape,
         ignored,
     })
@@ -106,7 +117,6 @@ mod tests {
             ("tool_choice", serde_json::json!("required")),
             ("reasoning_effort", serde_json::json!("low")),
             ("modalities", serde_json::json!(["text", "audio"])),
-            ("echo", serde_json::json!(true)),
         ];
         for (key, value) in cases {
             let mut body = serde_json::json!({});
@@ -123,6 +133,38 @@ mod tests {
             );
             assert_eq!(refusal.status(Dialect::OpenAi), 400);
         }
+    }
+
+    #[test]
+    fn echo_shows_the_last_message_where_the_answer_goes_on_from_it() {
+        let prefix = |messages: serde_json::Value, extra: &str| {
+            let body = format!(r#"{{"messages":{messages},"echo":true{extra}}}"#);
+            let flags = Flags {
+                max_best_of: 2,
+                max_stop_sequences: 4,
+                max_top_n_tokens: 5,
+                max_client_batch_size: 4,
+            };
+            let json = Json::parse(body.as_bytes()).unwrap();
+            let call = read_chat(&json, &Bounds::of(Dialect::OpenAi, flags)).unwrap();
+            call.shown.prefix
+        };
+        let user = serde_json::json!([{"role": "user", "content": "x"}]);
+        let assistant = serde_json::json!([{"role": "assistant", "content": [{"type": "text", "text": "Once "}]}]);
+        assert_eq!(prefix(user.clone(), ""), "");
+        assert_eq!(prefix(user, r#","continue_final_message":true"#), "x");
+        assert_eq!(prefix(assistant.clone(), ""), "Once ");
+        assert_eq!(
+            prefix(assistant, r#","add_generation_prompt":true"#),
+            "Once "
+        );
+        assert_eq!(
+            read(serde_json::json!({"echo": false}))
+                .unwrap()
+                .shown
+                .prefix,
+            ""
+        );
     }
 
     #[test]

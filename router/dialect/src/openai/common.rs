@@ -1,5 +1,6 @@
 //! Fields that the `/v1` generation routes share.
 
+use super::scoring::Scoring;
 use super::text_fields::{read_text_shape, read_truncation};
 use super::token_rules::{read_allowed_ids, read_bad_words, read_logit_bias};
 use crate::bounds::Bounds;
@@ -70,7 +71,6 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("beam_width", &["1"]),
     ("length_penalty", &["1", "1.0"]),
     ("early_stopping", &["false"]),
-    ("prompt_logprobs", &["false", "0"]),
     ("logprob_token_ids", &[]),
     ("token_ids_logprob", &[]),
     ("repetition_detection", &[]),
@@ -79,8 +79,6 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("input_ids", &[]),
     ("prompt_embeds", &[]),
     ("mm_payload", &[]),
-    ("return_token_ids", &["false"]),
-    ("return_tokens_as_token_ids", &["false"]),
     ("return_prompt_token_ids", &["false"]),
     ("return_prompt_text", &["false"]),
     ("return_token_offsets", &["false"]),
@@ -133,6 +131,7 @@ pub(super) struct Common {
     pub(super) text: TextShape,
     pub(super) stream: bool,
     pub(super) shape: StreamShape,
+    pub(super) scoring: Scoring,
     pub(super) terms: Terms,
 }
 
@@ -165,6 +164,7 @@ pub(super) fn read_common(
         text: read_text_shape(body)?,
         stream,
         shape: read_stream_options(body, stream, ignored)?,
+        scoring: Scoring::read(body, bounds, stream)?,
         terms: read_terms(body)?,
     };
     check(&common, bounds)?;
@@ -302,12 +302,6 @@ fn check(common: &Common, bounds: &Bounds) -> Result<(), Refusal> {
             ),
         ));
     }
-    if common.max_tokens == Some(0) {
-        return Err(Refusal::validation(
-            "max_tokens",
-            "`max_tokens` must be strictly positive",
-        ));
-    }
     if common.stop_token_ids.len() > bounds.stop_ids {
         return Err(Refusal::validation(
             "stop_token_ids",
@@ -322,6 +316,17 @@ fn check(common: &Common, bounds: &Bounds) -> Result<(), Refusal> {
 }
 
 impl Common {
+    /// 0 is for those who want the prompt alone.
+    pub(super) fn check_max_tokens(&self) -> Result<(), Refusal> {
+        if self.max_tokens == Some(0) {
+            return Err(Refusal::validation(
+                "max_tokens",
+                "`max_tokens` must be strictly positive",
+            ));
+        }
+        Ok(())
+    }
+
     /// Puts the shared fields into a call and checks the floats.
     pub(super) fn fill(&self, call: &mut Call) -> Result<(), Refusal> {
         call.choices = self.n;

@@ -1,6 +1,8 @@
 //! Reads `/v1/completions`.
 
 use super::common::{StreamShape, read_common};
+use super::completion_reply::CompletionShown;
+use super::scoring::Scoring;
 use super::template_fields::TEMPLATE_FIELDS;
 use crate::bounds::Bounds;
 use crate::call::{Call, Prompt, Report};
@@ -16,8 +18,8 @@ pub struct CompletionCall {
     pub call: Call,
     /// As given.
     pub model: Option<String>,
-    /// Show the sampled token and this many of the likeliest.
-    pub logprobs: Option<u32>,
+    /// What is shown beside the text.
+    pub shown: CompletionShown,
     /// What a stream carries.
     pub shape: StreamShape,
     /// Keys that nothing knows.
@@ -34,24 +36,22 @@ pub fn read_completion(
     let mut ignored = Ignored::default();
     let common = read_common(&mut body, bounds, &mut ignored)?;
     let add_special_tokens = body.boolean("add_special_tokens")?.unwrap_or(true);
-    let prompts = read_prompts(body.required("prompt")?, bounds, add_special_tokens)?;
+    let suffix = body.string("suffix")?.filter(|suffix| !suffix.is_empty());
+    let form = PromptForm {
+        add_special_tokens,
+        suffix,
+    };
+    let prompts = read_prompts(body.required("prompt")?, bounds, form)?;
     let logprobs = read_logprobs(&mut body)?;
     let best_of = body.u32("best_of")?;
     for key in TEMPLATE_FIELDS {
         body.refused_unless(key, Json::is_empty)?;
     }
-    body.refused_unless("echo", |value| value.to_value() == false)?;
-    if body
-        .string("suffix")?
-        .is_some_and(|suffix| !suffix.is_empty())
-    {
-        return Err(Refusal::validation(
-            "suffix",
-            "Suffix is not supported and can be achieved by preprocessing the prompt.",
-        )
-        .because(Cause::Suffix));
-    }
+    let echo = body.boolean("echo")?.unwrap_or(false);
     body.finish(&mut ignored);
+    if suffix.is_some() {
+        check_suffix(echo, common.truncate.is_some())?;
+    }
     let top_n = logprobs.unwrap_or(0);
     if top_n > bounds.top_n {
         return Err(Refusal::validation(
@@ -62,23 +62,76 @@ pub fn read_completion(
             ),
         ));
     }
+    let prompt_only = echo && common.max_tokens == Some(0);
+    if !prompt_only {
+        common.check_max_tokens()?;
+    } else if common.min_tokens > 0 {
+        return Err(Refusal::validation(
+            "min_tokens",
+            "`min_tokens` must be 0 where `max_tokens` is",
+        ));
+    }
+    let scoring = Scoring {
+        echo,
+        ..common.scoring
+    };
     let mut call = Call::new(prompts);
     common.fill(&mut call)?;
-    call.max_new_tokens = call.max_new_tokens.or(default_max_tokens);
+    call.max_new_tokens = if prompt_only {
+        // The engine samples after a prompt; nobody is told.
+        Some(1)
+    } else {
+        call.max_new_tokens.or(default_max_tokens)
+    };
     call.best_of = best_of.unwrap_or(call.choices);
     check_best_of(&call, bounds)?;
     call.report = Report {
         logprobs: logprobs.is_some() || call.best_of > call.choices,
         top_n,
-        prompt_logprobs: false,
+        prompt_logprobs: prompt_report(scoring, logprobs, bounds)?,
+        echo,
+        prompt_only,
     };
     Ok(CompletionCall {
         call,
         model: common.model,
-        logprobs,
+        shown: CompletionShown { logprobs, scoring },
         shape: common.shape,
         ignored,
     })
+}
+
+/// How many of the likeliest are to be told of each place of the prompt, if anything is.
+fn prompt_report(
+    scoring: Scoring,
+    logprobs: Option<u32>,
+    bounds: &Bounds,
+) -> Result<Option<u32>, Refusal> {
+    let echoed = logprobs.filter(|_| scoring.echo);
+    if let Some(top_n) = echoed {
+        bounds.check_prompt_top_n("logprobs", top_n)?;
+    }
+    Ok(echoed.max(scoring.prompt_logprobs))
+}
+
+/// The model has no tokens for a prompt with a gap; in TGI's words.
+pub fn fills_no_gaps() -> Refusal {
+    Refusal::validation(
+        "suffix",
+        "Suffix is not supported and can be achieved by preprocessing the prompt.",
+    )
+    .because(Cause::Suffix)
+}
+
+fn check_suffix(echo: bool, is_cut: bool) -> Result<(), Refusal> {
+    let refuse = |message: &str| Err(Refusal::validation("suffix", message));
+    if echo {
+        return refuse("`suffix` is not supported together with `echo`");
+    }
+    if is_cut {
+        return refuse("`suffix` is not supported together with a truncated prompt");
+    }
+    Ok(())
 }
 
 /// An integer; clients of the chat route send booleans here too.
@@ -117,16 +170,36 @@ fn check_best_of(call: &Call, bounds: &Bounds) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// What a string in `prompt` is.
+#[derive(Clone, Copy, Debug)]
+struct PromptForm<'a> {
+    add_special_tokens: bool,
+    suffix: Option<&'a str>,
+}
+
+impl PromptForm<'_> {
+    fn of(self, text: &str) -> Prompt {
+        match self.suffix {
+            Some(suffix) => Prompt::Infill {
+                prefix: text.to_owned(),
+                suffix: suffix.to_owned(),
+                add_special_tokens: self.add_special_tokens,
+            },
+            None => Prompt::Text {
+                text: text.to_owned(),
+                add_special_tokens: self.add_special_tokens,
+            },
+        }
+    }
+}
+
 /// A string, ids, or a list of either.
 fn read_prompts(
     json: &Json,
     bounds: &Bounds,
-    add_special_tokens: bool,
+    form: PromptForm<'_>,
 ) -> Result<Vec<Prompt>, Refusal> {
-    let text = |text: &String| Prompt::Text {
-        text: text.clone(),
-        add_special_tokens,
-    };
+    let text = |text: &String| form.of(text);
     let prompts = match json {
         Json::String(one) => vec![text(one)],
         Json::Ids(ids) => vec![Prompt::Ids(ids.clone())],
@@ -167,10 +240,16 @@ fn read_prompts(
     let is_empty = |prompt: &Prompt| match prompt {
         Prompt::Text { text, .. } => text.is_empty(),
         Prompt::Ids(ids) => ids.is_empty(),
-        Prompt::Chat(_) => false,
+        Prompt::Chat(_) | Prompt::Infill { .. } => false,
     };
     if prompts.is_empty() || prompts.iter().any(is_empty) {
         return Err(Refusal::validation("prompt", "`prompt` cannot be empty"));
+    }
+    if form.suffix.is_some() && prompts.iter().any(|it| matches!(it, Prompt::Ids(_))) {
+        return Err(Refusal::validation(
+            "suffix",
+            "`suffix` needs prompts that are text, not token ids",
+        ));
     }
     Ok(prompts)
 }
@@ -245,17 +324,13 @@ mod tests {
 
     #[test]
     fn suffix_and_batch_size_have_tgis_error_types() {
-        for (body, error_type) in [
+        for (refusal, error_type) in [
+            (fills_no_gaps(), "suffix not supported"),
             (
-                serde_json::json!({"prompt": "x", "suffix": "y"}),
-                "suffix not supported",
-            ),
-            (
-                serde_json::json!({"prompt": vec!["a"; 65]}),
+                read(&serde_json::json!({"prompt": vec!["a"; 65]})).unwrap_err(),
                 "batch size exceeded",
             ),
         ] {
-            let refusal = read(&body).unwrap_err();
             assert_eq!(refusal.error_type(), error_type);
             assert_eq!(refusal.status(Dialect::OpenAi), 400);
             assert!(
@@ -264,6 +339,121 @@ mod tests {
                     .contains("\"type\":\"invalid_request_error\"")
             );
         }
+    }
+
+    #[test]
+    fn a_suffix_makes_every_text_a_prompt_with_a_gap() {
+        let gap = |prefix: &str| Prompt::Infill {
+            prefix: prefix.to_owned(),
+            suffix: "y".to_owned(),
+            add_special_tokens: true,
+        };
+        let call = read(&serde_json::json!({"prompt": ["a", "b"], "suffix": "y"})).unwrap();
+        assert_eq!(call.call.prompts, [gap("a"), gap("b")]);
+        // The gap may be at the beginning of a file.
+        let call = read(&serde_json::json!({"prompt": "", "suffix": "y"})).unwrap();
+        assert_eq!(call.call.prompts, [gap("")]);
+        let call = read(&serde_json::json!({"prompt": "a", "suffix": ""})).unwrap();
+        assert!(matches!(call.call.prompts[0], Prompt::Text { .. }));
+        for (body, message) in [
+            (
+                serde_json::json!({"prompt": [1, 2], "suffix": "y"}),
+                "`suffix` needs prompts that are text, not token ids",
+            ),
+            (
+                serde_json::json!({"prompt": "a", "suffix": "y", "echo": true}),
+                "`suffix` is not supported together with `echo`",
+            ),
+            (
+                serde_json::json!({"prompt": "a", "suffix": "y", "truncate": 3}),
+                "`suffix` is not supported together with a truncated prompt",
+            ),
+        ] {
+            let refusal = read(&body).unwrap_err();
+            assert_eq!(
+                refusal.message(),
+                format!("Input validation error: {message}")
+            );
+        }
+    }
+
+    #[test]
+    fn nothing_is_generated_only_where_the_prompt_is_asked_for() {
+        let call =
+            read(&serde_json::json!({"prompt": "x", "max_tokens": 0, "echo": true})).unwrap();
+        assert!(call.call.report.prompt_only && call.call.report.echo);
+        assert_eq!(call.call.report.prompt_logprobs, None);
+        for (body, message) in [
+            (
+                serde_json::json!({"prompt": "x", "max_tokens": 0}),
+                "`max_tokens` must be strictly positive",
+            ),
+            (
+                serde_json::json!({"prompt": "x", "max_tokens": 0, "prompt_logprobs": 1}),
+                "`max_tokens` must be strictly positive",
+            ),
+            (
+                serde_json::json!({"prompt": "x", "max_tokens": 0, "echo": true, "min_tokens": 1}),
+                "`min_tokens` must be 0 where `max_tokens` is",
+            ),
+        ] {
+            let refusal = read(&body).unwrap_err();
+            assert_eq!(
+                refusal.message(),
+                format!("Input validation error: {message}")
+            );
+        }
+    }
+
+    #[test]
+    fn echo_and_prompt_logprobs_ask_the_engine_for_the_larger_number() {
+        let of = |extra: serde_json::Value| {
+            let mut body = serde_json::json!({"prompt": "x"});
+            for (key, value) in extra.as_object().unwrap() {
+                body[key] = value.clone();
+            }
+            let call = read(&body).unwrap();
+            (call.call.report.prompt_logprobs, call.call.report.top_n)
+        };
+        assert_eq!(of(serde_json::json!({"logprobs": 3})), (None, 3));
+        assert_eq!(of(serde_json::json!({"echo": true})), (None, 0));
+        assert_eq!(
+            of(serde_json::json!({"echo": true, "logprobs": 0})),
+            (Some(0), 0)
+        );
+        assert_eq!(
+            of(serde_json::json!({"prompt_logprobs": 5, "logprobs": 1})),
+            (Some(5), 1)
+        );
+        assert_eq!(
+            of(serde_json::json!({"echo": true, "prompt_logprobs": 5, "logprobs": 7})),
+            (Some(7), 7)
+        );
+        assert_eq!(of(serde_json::json!({"prompt_logprobs": false})), (None, 0));
+        for (extra, message) in [
+            (
+                serde_json::json!({"prompt_logprobs": 21}),
+                "`prompt_logprobs` must be >= 0 and <= 20 for each token of the prompt. Given: 21",
+            ),
+            (
+                serde_json::json!({"prompt_logprobs": 0, "stream": true}),
+                "`prompt_logprobs` are not available when `stream` is true",
+            ),
+        ] {
+            let mut body = extra;
+            body["prompt"] = "x".into();
+            assert_eq!(
+                read(&body).unwrap_err().message(),
+                format!("Input validation error: {message}")
+            );
+        }
+        let negative = serde_json::json!({"prompt": "x", "prompt_logprobs": -1});
+        assert!(
+            read(&negative)
+                .unwrap_err()
+                .message()
+                .contains("prompt_logprobs")
+        );
     }
 
     #[test]
@@ -280,7 +470,7 @@ mod tests {
     fn best_of_and_n() {
         let call = read(&serde_json::json!({"prompt": "x", "n": 2, "best_of": 4})).unwrap();
         assert_eq!((call.call.choices, call.call.best_of), (2, 4));
-        assert!(call.call.report.logprobs && call.logprobs.is_none());
+        assert!(call.call.report.logprobs && call.shown.logprobs.is_none());
         for (body, message) in [
             (
                 serde_json::json!({"prompt": "x", "n": 2, "best_of": 1}),
@@ -289,10 +479,6 @@ mod tests {
             (
                 serde_json::json!({"prompt": "x", "best_of": 2, "stream": true}),
                 "`best_of` > `n` is not supported when streaming tokens",
-            ),
-            (
-                serde_json::json!({"prompt": "x", "suffix": "y"}),
-                "Suffix is not supported and can be achieved by preprocessing the prompt.",
             ),
         ] {
             assert_eq!(

@@ -1,73 +1,125 @@
 //! Logprob entries of `/v1` answers.
 
-use crate::choice::TokenStep;
-use headrace_api::chat::{ChatLogprob, ChatTopLogprob};
-use headrace_api::completion::CompletionLogprobs;
+use super::scoring::Scoring;
+use crate::choice::{PromptPlace, TokenStep};
+use crate::shown_prompt::EchoText;
+use headrace_api::chat::{ChatLogprob, ChatLogprobs, ChatTopLogprob};
+use headrace_api::completion::{CompletionLogprobs, TopLogprobs};
 use headrace_text::{Piece, Tokenizer};
 
-/// A token's own bytes, without its neighbours.
-fn bytes_of(tokenizer: &Tokenizer, id: u32) -> Vec<u8> {
-    match tokenizer.piece(id) {
-        Piece::Bytes(bytes) => bytes.to_vec(),
-        Piece::Special(text) => text.as_bytes().to_vec(),
+/// How tokens are named in entries.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Naming<'a> {
+    pub(super) tokenizer: &'a Tokenizer,
+    /// `token_id:N` instead of texts.
+    pub(super) as_ids: bool,
+}
+
+impl<'a> Naming<'a> {
+    pub(super) fn new(tokenizer: &'a Tokenizer, scoring: Scoring) -> Self {
+        Self {
+            tokenizer,
+            as_ids: scoring.tokens_as_ids,
+        }
     }
-}
 
-fn text_of(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// The entry of a chat choice.
-pub(super) fn chat_entry(step: &TokenStep, tokenizer: &Tokenizer) -> ChatLogprob {
-    let bytes = bytes_of(tokenizer, step.id);
-    ChatLogprob {
-        token: text_of(&bytes),
-        logprob: step.logprob,
-        bytes,
-        top_logprobs: step
-            .top
-            .iter()
-            .map(|&(id, logprob)| {
-                let bytes = bytes_of(tokenizer, id);
-                ChatTopLogprob {
-                    token: text_of(&bytes),
-                    logprob,
-                    bytes,
-                }
-            })
-            .collect(),
+    /// A token's own bytes, without its neighbours.
+    fn bytes_of(self, id: u32) -> Vec<u8> {
+        match self.tokenizer.piece(id) {
+            Piece::Bytes(bytes) => bytes.to_vec(),
+            Piece::Special(text) => text.as_bytes().to_vec(),
+        }
     }
-}
 
-/// Adds the entry of a completion choice.
-pub(super) fn push_completion_entry(
-    lists: &mut CompletionLogprobs,
-    step: &TokenStep,
-    tokenizer: &Tokenizer,
-) {
-    let token = text_of(&bytes_of(tokenizer, step.id));
-    let mut top = serde_json::Map::new();
-    for &(id, logprob) in &step.top {
-        // Two ids may have one text (parts of characters do). The sampled one keeps it, then the likeliest; the
-        // others are told apart by their ids.
-        let text = text_of(&bytes_of(tokenizer, id));
-        let is_taken = top.contains_key(&text) || (text == token && id != step.id);
-        let key = if is_taken {
-            format!("token_id:{id}")
+    fn name_of(self, id: u32) -> String {
+        if self.as_ids {
+            id_name(id)
         } else {
-            text
-        };
-        top.entry(key).or_insert_with(|| number(logprob));
+            String::from_utf8_lossy(&self.bytes_of(id)).into_owned()
+        }
     }
-    top.entry(token.clone())
-        .or_insert_with(|| number(step.logprob));
-    lists.top_logprobs.push(top);
-    lists.token_logprobs.push(step.logprob);
-    lists.text_offset.push(step.text_offset);
-    lists.tokens.push(token);
+
+    /// The entries of a chat choice.
+    pub(super) fn chat_entries(self, steps: &[TokenStep]) -> ChatLogprobs {
+        ChatLogprobs {
+            content: steps.iter().map(|step| self.chat_entry(step)).collect(),
+        }
+    }
+
+    fn chat_entry(self, step: &TokenStep) -> ChatLogprob {
+        ChatLogprob {
+            token: self.name_of(step.id),
+            logprob: step.logprob,
+            bytes: self.bytes_of(step.id),
+            top_logprobs: step
+                .top
+                .iter()
+                .map(|&(id, logprob)| ChatTopLogprob {
+                    token: self.name_of(id),
+                    logprob,
+                    bytes: self.bytes_of(id),
+                })
+                .collect(),
+        }
+    }
+
+    /// Adds the entries of the prompt that a choice begins with: nothing is known of its first id.
+    pub(super) fn push_prompt(
+        self,
+        lists: &mut CompletionLogprobs,
+        (ids, echo): (&[u32], &EchoText),
+        places: &[PromptPlace],
+        top_n: u32,
+    ) {
+        let top_n = usize::try_from(top_n).unwrap_or(usize::MAX);
+        for (index, (&id, &offset)) in ids.iter().zip(&echo.offsets).enumerate() {
+            let place = index.checked_sub(1).and_then(|before| places.get(before));
+            let token = self.name_of(id);
+            lists.top_logprobs.push(place.map(|place| {
+                let likeliest = place.top.get(..top_n).unwrap_or(&place.top);
+                self.top(likeliest, (id, place.logprob), &token)
+            }));
+            lists.token_logprobs.push(place.map(|place| place.logprob));
+            lists.text_offset.push(offset);
+            lists.tokens.push(token);
+        }
+    }
+
+    /// Adds the entries of output tokens, `offset` characters into the choice's text.
+    pub(super) fn push_steps(
+        self,
+        lists: &mut CompletionLogprobs,
+        steps: &[TokenStep],
+        offset: usize,
+    ) {
+        for step in steps {
+            let token = self.name_of(step.id);
+            let top = self.top(&step.top, (step.id, step.logprob), &token);
+            lists.top_logprobs.push(Some(top));
+            lists.token_logprobs.push(Some(step.logprob));
+            lists.text_offset.push(offset + step.text_offset);
+            lists.tokens.push(token);
+        }
+    }
+
+    /// The likeliest, and the id that is there, named `token`.
+    fn top(self, likeliest: &[(u32, f32)], own: (u32, f32), token: &str) -> TopLogprobs {
+        let mut top: Vec<(String, f32)> = Vec::with_capacity(likeliest.len() + 1);
+        for &(id, logprob) in likeliest {
+            // Two ids may have one text (parts of characters do). The one that is there keeps it, then the likeliest;
+            // the others are told apart by their ids.
+            let name = self.name_of(id);
+            let is_taken =
+                top.iter().any(|(taken, _)| *taken == name) || (name == token && id != own.0);
+            top.push((if is_taken { id_name(id) } else { name }, logprob));
+        }
+        if !top.iter().any(|(name, _)| name == token) {
+            top.push((token.to_owned(), own.1));
+        }
+        TopLogprobs(top)
+    }
 }
 
-/// The number as f32 prints, not with the digits that f64 would add.
-fn number(logprob: f32) -> serde_json::Value {
-    serde_json::from_str(&format!("{logprob:?}")).unwrap_or(serde_json::Value::Null)
+fn id_name(id: u32) -> String {
+    format!("token_id:{id}")
 }

@@ -56,7 +56,7 @@ pub(crate) async fn run(
     let ChatCall {
         call,
         model,
-        logprobs,
+        shown,
         shape,
         ignored,
     } = request;
@@ -72,7 +72,8 @@ pub(crate) async fn run(
         .map_err(in_messages)?;
     let mut response = if is_stream {
         let prompts = generation.prompts();
-        let stream = ChatStream::new(identity, shape, logprobs, prompts.tokens(), prompts.choices);
+        let ids = prompts.ids.first().map_or(&[][..], |ids| ids);
+        let stream = ChatStream::new(identity, shape, shown, ids, prompts.choices);
         let writer = ChunkWriter {
             chunks: stream,
             tokenizer: Arc::clone(&services.tokenizer),
@@ -80,10 +81,17 @@ pub(crate) async fn run(
         reply::stream(state, generation, writer, Dialect::OpenAi, characters)
     } else {
         let lengths = generation.prompts().lengths();
+        let ids = generation
+            .prompts()
+            .ids
+            .first()
+            .cloned()
+            .unwrap_or_default();
         let records = generation.collect().await?;
         let usage = usage(&lengths, &records);
         let choices = records.into_iter().next().unwrap_or_default();
-        let answer = chat_completion(&identity, &choices, usage, logprobs, &services.tokenizer)
+        let texts = (&*ids, &*choices);
+        let answer = chat_completion(&identity, texts, usage, &shown, &services.tokenizer)
             .ok_or_else(|| Refusal::new(Cause::Incomplete, "Incomplete generation"))?;
         let measure = Measure {
             characters,

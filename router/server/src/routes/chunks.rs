@@ -6,7 +6,7 @@ use crate::app::AppState;
 use crate::request_id;
 use crate::services::ModelServices;
 use crate::sse::{DONE, FrameWriter};
-use headrace_dialect::choice::TokenStep;
+use headrace_dialect::choice::{PromptPlace, TokenStep};
 use headrace_dialect::openai::{ChatStream, CompletionStream, Identity, check_model};
 use headrace_dialect::refusal::{Refusal, to_json};
 use headrace_dialect::terms::Terms;
@@ -40,6 +40,12 @@ pub(super) trait Chunks: Send + 'static {
     /// Prompt tokens that a choice found in the prefix cache.
     fn cached(&mut self, choice: usize, cached_tokens: u32);
 
+    /// What is told of the next ids of a choice's prompt.
+    fn prompt(&mut self, choice: usize, places: Vec<PromptPlace>);
+
+    /// The chunk of a choice that is its prompt.
+    fn prompt_only(&mut self, choice: usize, tokenizer: &Tokenizer) -> Option<String>;
+
     /// The chunk of a token, if there is anything to show.
     fn token(&mut self, choice: usize, step: TokenStep, tokenizer: &Tokenizer) -> Option<String>;
 
@@ -55,6 +61,13 @@ impl Chunks for ChatStream {
         }
     }
 
+    /// Streams of chats show none.
+    fn prompt(&mut self, _: usize, _: Vec<PromptPlace>) {}
+
+    fn prompt_only(&mut self, _: usize, _: &Tokenizer) -> Option<String> {
+        None
+    }
+
     fn token(&mut self, choice: usize, step: TokenStep, tokenizer: &Tokenizer) -> Option<String> {
         self.chunk(choice, step, tokenizer)
             .map(|chunk| to_json(&chunk))
@@ -65,27 +78,27 @@ impl Chunks for ChatStream {
     }
 }
 
-/// Text completions: so many sequences belong to each prompt.
-pub(super) struct PromptChunks {
-    pub(super) stream: CompletionStream,
-    pub(super) sequences: usize,
-}
-
-impl Chunks for PromptChunks {
+impl Chunks for CompletionStream {
     fn cached(&mut self, choice: usize, cached_tokens: u32) {
-        if choice.is_multiple_of(self.sequences) {
-            self.stream.add_cached_tokens(cached_tokens);
-        }
+        self.note_cached_tokens(choice, cached_tokens);
+    }
+
+    fn prompt(&mut self, choice: usize, places: Vec<PromptPlace>) {
+        self.take_prompt(choice, places);
+    }
+
+    fn prompt_only(&mut self, choice: usize, tokenizer: &Tokenizer) -> Option<String> {
+        self.prompt_chunk(choice, tokenizer)
+            .map(|chunk| to_json(&chunk))
     }
 
     fn token(&mut self, choice: usize, step: TokenStep, tokenizer: &Tokenizer) -> Option<String> {
-        self.stream
-            .chunk(choice, step, tokenizer)
+        self.chunk(choice, step, tokenizer)
             .map(|chunk| to_json(&chunk))
     }
 
     fn usage(&self) -> Option<String> {
-        self.stream.usage_chunk().map(|chunk| to_json(&chunk))
+        self.usage_chunk().map(|chunk| to_json(&chunk))
     }
 }
 
@@ -105,7 +118,11 @@ impl<S: Chunks> FrameWriter for ChunkWriter<S> {
                 self.chunks.cached(choice, cached_tokens);
                 None
             }
-            Happening::PromptLogprobs { .. } => None,
+            Happening::PromptLogprobs { choice, places } => {
+                self.chunks.prompt(choice, places);
+                None
+            }
+            Happening::PromptOnly { choice } => self.chunks.prompt_only(choice, &self.tokenizer),
             Happening::Token { choice, step } => self.chunks.token(choice, step, &self.tokenizer),
         }
     }

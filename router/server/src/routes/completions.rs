@@ -1,7 +1,7 @@
 //! `/v1/completions`.
 
 use super::body;
-use super::chunks::{self, ChunkWriter, PromptChunks};
+use super::chunks::{self, ChunkWriter};
 use super::generation::Generation;
 use super::reply::{self, Measure};
 use crate::app::AppState;
@@ -59,12 +59,11 @@ pub(crate) async fn run(
     let services = chunks::served(state, request.model.as_deref())?;
     let CompletionCall {
         call,
-        logprobs,
+        shown,
         shape,
         ignored,
         ..
     } = request;
-    let logprobs = logprobs.is_some();
     let identity = chunks::identity(
         state,
         "cmpl",
@@ -76,12 +75,9 @@ pub(crate) async fn run(
     let generation = Generation::start(state, log, permit, call, Dialect::OpenAi).await?;
     let prompts = generation.prompts().clone();
     let mut response = if is_stream {
-        let choices = prompts.ids.len() * prompts.sequences;
+        let (asked, each) = (prompts.shown(), prompts.sequences);
         let writer = ChunkWriter {
-            chunks: PromptChunks {
-                stream: CompletionStream::new(identity, shape, logprobs, prompts.tokens(), choices),
-                sequences: prompts.sequences,
-            },
+            chunks: CompletionStream::new(identity, shape, shown, asked, each),
             tokenizer: Arc::clone(&services.tokenizer),
         };
         reply::stream(state, generation, writer, Dialect::OpenAi, characters)
@@ -94,7 +90,8 @@ pub(crate) async fn run(
                 choices.truncate(prompts.choices);
             }
         }
-        let answer = completion(&identity, &records, usage, logprobs, &services.tokenizer)
+        let texts = (&*prompts.shown(), &*records);
+        let answer = completion(&identity, texts, usage, shown, &services.tokenizer)
             .ok_or_else(|| Refusal::new(Cause::Incomplete, "Incomplete generation"))?;
         let measure = Measure {
             characters,

@@ -197,7 +197,9 @@ impl FrameWriter for NativeWriter {
             Happening::Token { step, .. } => {
                 Some(to_json(&self.stream.event(&step, &self.tokenizer)))
             }
-            Happening::Started { .. } | Happening::PromptLogprobs { .. } => None,
+            Happening::Started { .. }
+            | Happening::PromptLogprobs { .. }
+            | Happening::PromptOnly { .. } => None,
         }
     }
 

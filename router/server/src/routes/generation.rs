@@ -6,10 +6,11 @@ use crate::request_log::RequestLog;
 use crate::running::Registration;
 use crate::validate::{Sender, SubmittedChoice, ValidatedCall, submit_refusal};
 use headrace_dialect::call::Call;
-use headrace_dialect::choice::{ChoiceRecord, ChoiceText, RawToken, TokenStep};
+use headrace_dialect::choice::{ChoiceRecord, ChoiceText, PromptPlace, RawToken, TokenStep};
 use headrace_dialect::end::EndReason;
 use headrace_dialect::failure::Failure;
 use headrace_dialect::refusal::{Cause, Dialect, Refusal};
+use headrace_dialect::shown_prompt::{EchoText, ShownPrompt};
 use headrace_scheduler::{FinishReason, SampledToken, SequenceFailure, StopConditions};
 use std::future::Future;
 use std::pin::pin;
@@ -26,9 +27,22 @@ pub(crate) struct PromptInfo {
     pub(crate) choices: usize,
     /// Sequences that run for each prompt.
     pub(crate) sequences: usize,
+    /// The text of each prompt, where the answer begins with it.
+    pub(crate) echoes: Vec<Option<Arc<EchoText>>>,
 }
 
 impl PromptInfo {
+    /// As answers show them.
+    pub(crate) fn shown(&self) -> Vec<ShownPrompt> {
+        let prompts = self.ids.iter().zip(&self.echoes);
+        prompts
+            .map(|(ids, echo)| ShownPrompt {
+                ids: Arc::clone(ids),
+                echo: echo.clone(),
+            })
+            .collect()
+    }
+
     /// Of all prompts.
     pub(crate) fn tokens(&self) -> usize {
         self.ids.iter().map(|ids| ids.len()).sum()
@@ -44,8 +58,13 @@ impl PromptInfo {
 pub(crate) enum Happening {
     /// It entered its first step.
     Started { choice: usize, cached_tokens: u32 },
-    /// Logprobs of the next prompt ids.
-    PromptLogprobs { choice: usize, logprobs: Vec<f32> },
+    /// What is told of the next prompt ids.
+    PromptLogprobs {
+        choice: usize,
+        places: Vec<PromptPlace>,
+    },
+    /// The end of a choice that is its prompt: nothing was to be generated.
+    PromptOnly { choice: usize },
     /// A token, the last one of the choice if it has an end.
     Token { choice: usize, step: TokenStep },
 }
@@ -94,6 +113,7 @@ pub(crate) struct Generation {
     prompts: PromptInfo,
     log: Arc<RequestLog>,
     is_stream: bool,
+    prompt_only: bool,
     last_end: Option<EndReason>,
     /// Until the last choice's end, or an error: what can still be aborted.
     registration: Option<Registration>,
@@ -147,6 +167,11 @@ impl Generation {
                 .collect(),
             choices: validated.choices(),
             sequences: validated.sequences_per_prompt(),
+            echoes: validated
+                .prompts()
+                .iter()
+                .map(|prompt| prompt.echo.clone())
+                .collect(),
         };
         log.note(|counts, times| {
             times.validated = Some(log.elapsed());
@@ -197,6 +222,7 @@ impl Generation {
             prompts,
             log: Arc::clone(log),
             is_stream,
+            prompt_only: validated.report().prompt_only,
             last_end: None,
             registration: None,
             permit: None,
@@ -288,10 +314,7 @@ impl Generation {
             }
             Some(SequenceEvent::PromptLogprobs(tokens)) => Ok(Some(Happening::PromptLogprobs {
                 choice,
-                logprobs: tokens
-                    .iter()
-                    .map(|token| token.logprob.unwrap_or(f32::NAN))
-                    .collect(),
+                places: tokens.into_iter().map(prompt_place).collect(),
             })),
             Some(SequenceEvent::Token(token)) => Ok(self.token(choice, token)),
             Some(SequenceEvent::Finished(reason)) => self
@@ -352,12 +375,16 @@ impl Generation {
     ) -> Option<Happening> {
         let slot = self.choices.get_mut(choice)?;
         let running = slot.as_mut()?;
-        let raw = RawToken {
-            id: token.id,
-            logprob: token.logprob,
-            top: token.top,
-        };
-        let step = running.text.push(raw, end);
+        if self.prompt_only {
+            // The engine samples after every prompt; here nobody asked for it.
+            let _ = running.stream.try_recv();
+            *slot = None;
+            self.log
+                .note(|_, times| times.last_token = Some(self.log.elapsed()));
+            self.note_end(EndReason::Length);
+            return Some(Happening::PromptOnly { choice });
+        }
+        let step = running.text.push(raw_token(token), end);
         self.log.note(|counts, times| {
             let now = self.log.elapsed();
             times.first_token.get_or_insert(now);
@@ -369,13 +396,18 @@ impl Generation {
             // stop string, dropping the stream is the cancel.
             let _ = running.stream.try_recv();
             *slot = None;
-            self.last_end = Some(reason);
-            if self.choices.iter().all(Option::is_none) {
-                self.registration = None;
-                self.log.finish(reason);
-            }
+            self.note_end(reason);
         }
         Some(Happening::Token { choice, step })
+    }
+
+    /// A choice has ended.
+    fn note_end(&mut self, reason: EndReason) {
+        self.last_end = Some(reason);
+        if self.choices.iter().all(Option::is_none) {
+            self.registration = None;
+            self.log.finish(reason);
+        }
     }
 
     /// Runs to the end: `records[prompt][sequence]`.
@@ -398,9 +430,14 @@ impl Generation {
                         record.cached_tokens = cached_tokens;
                     }
                 }
-                Happening::PromptLogprobs { choice, logprobs } => {
+                Happening::PromptLogprobs { choice, places } => {
                     if let Some(record) = records.get_mut(choice) {
-                        record.push_prompt_logprobs(logprobs);
+                        record.push_prompt(places);
+                    }
+                }
+                Happening::PromptOnly { choice } => {
+                    if let Some(record) = records.get_mut(choice) {
+                        record.prompt_only = true;
                     }
                 }
                 Happening::Token { choice, step } => {
@@ -413,10 +450,31 @@ impl Generation {
         let mut grouped = Vec::with_capacity(self.prompts.ids.len());
         let mut records = records.into_iter();
         for _ in &self.prompts.ids {
-            grouped.push(records.by_ref().take(self.prompts.sequences).collect());
+            let mut group: Vec<_> = records.by_ref().take(self.prompts.sequences).collect();
+            // One sequence tells of the prompt for all of them.
+            if let Some((first, others)) = group.split_first_mut() {
+                for record in others {
+                    record.prompt = Arc::clone(&first.prompt);
+                }
+            }
+            grouped.push(group);
         }
         Ok(grouped)
     }
+}
+
+fn raw_token(token: SampledToken) -> RawToken {
+    RawToken {
+        id: token.id,
+        logprob: token.logprob,
+        top: token.top,
+    }
+}
+
+fn prompt_place(token: SampledToken) -> PromptPlace {
+    // The worker's answers were checked: a prompt id has its rank.
+    let rank = token.rank.unwrap_or_default();
+    PromptPlace::new(raw_token(token), rank)
 }
 
 /// The scheduler's reason in the dialects' terms.

@@ -5,22 +5,23 @@
 
 mod grammar;
 mod prompts;
+mod scoring;
 mod terms;
 mod token_rules;
 
 use crate::app::AppState;
 use crate::engine::{EngineHandle, SequenceStream, SubmitFailure};
 use crate::room::Room;
-use crate::services::ModelServices;
 use headrace_dialect::bounds::ContextLimits;
-use headrace_dialect::call::{Call, Sampling, Truncation};
+use headrace_dialect::call::{Call, Report, Sampling, Truncation};
 use headrace_dialect::refusal::{Cause, Dialect, Refusal};
+use headrace_dialect::shown_prompt::EchoText;
 use headrace_grammar::CompiledGrammar;
 use headrace_scheduler::{SamplingParams, SequenceRequest, StopConditions, TokenId};
 use headrace_text::StopMode;
 use std::sync::Arc;
 
-use prompts::Cut;
+use prompts::{Cut, EncodedPrompt};
 pub(crate) use prompts::{encode_prompt, run_on_pool};
 pub(crate) use terms::Sender;
 use terms::Treatment;
@@ -34,7 +35,9 @@ pub(crate) struct ValidatedCall {
     best_of: u32,
     choices: usize,
     do_sample: bool,
-    prompt_logprobs: bool,
+    report: Report,
+    /// Every sequence tells of its prompt; else the first of each prompt does.
+    each_tells: bool,
     stops: Vec<String>,
     mode: StopMode,
     shows_special: bool,
@@ -48,6 +51,7 @@ pub(crate) struct ValidatedCall {
 pub(crate) struct ValidatedPrompt {
     pub(crate) ids: Arc<[TokenId]>,
     pub(crate) max_new_tokens: u32,
+    pub(crate) echo: Option<Arc<EchoText>>,
 }
 
 /// One sequence on its way: its events, and what is needed to read them.
@@ -77,7 +81,8 @@ impl ValidatedCall {
         check_truncate(&call, &limits)?;
         let text = call.text;
         let (do_sample, resolved) = call.sampling.resolve(&services.sampling_defaults);
-        let mut sampling = sampling_params(&call, services, do_sample, &resolved);
+        let end_ids = scoring::end_ids(&call, services);
+        let mut sampling = sampling_params(&call, &end_ids, do_sample, &resolved);
         sampling.bad_words =
             token_rules::bad_words(state, call.bad_words, limits.vocab_size).await?;
         token_rules::check_choice(&sampling)?;
@@ -88,12 +93,14 @@ impl ValidatedCall {
             eos_token_ids: if call.ignore_eos && is_free {
                 Arc::from([])
             } else {
-                Arc::clone(&services.eos_token_ids)
+                end_ids
             },
             stop_token_ids: call.stop_token_ids.clone(),
             // Under a grammar the masks see to it.
             min_tokens: if is_free { call.min_tokens } else { 0 },
         };
+        let report = call.report;
+        let each_tells = call.stream;
         let asked = call.max_new_tokens;
         let truncate = call.truncate.map(|cut| Cut {
             most: cut.keep.unwrap_or_else(|| limits.input_beside(asked)),
@@ -109,27 +116,38 @@ impl ValidatedCall {
             Some(grammar) => Some(grammar::compile(state, grammar, dialect).await?),
             None => None,
         };
-        let prompts = prompts::encode_all(state, call.prompts, truncate, room).await?;
+        let prompts = prompts::encode_all(
+            state,
+            call.prompts,
+            (truncate, report.echo.then_some(text)),
+            room,
+        )
+        .await?;
         let prompts = prompts
             .into_iter()
-            .map(|ids| {
+            .map(|EncodedPrompt { ids, echo }| {
                 let max_new_tokens = limits.output_tokens(dialect, ids.len(), asked)?;
                 check_prompt(&ids, &limits, dialect)?;
                 check_min_tokens(call.min_tokens, max_new_tokens)?;
                 Ok(ValidatedPrompt {
                     ids: Arc::from(ids),
                     max_new_tokens,
+                    echo: echo.map(Arc::new),
                 })
             })
             .collect::<Result<Vec<_>, Refusal>>()?;
+        let best_of = call.best_of.max(call.choices);
+        let told = if each_tells { best_of } else { 1 };
+        scoring::check_report(&prompts, told, report, &state.bounds(dialect))?;
         Ok(Self {
             prompts,
             sampling,
             stop,
-            best_of: call.best_of.max(call.choices),
+            best_of,
             choices: usize::try_from(call.choices).unwrap_or(1),
             do_sample,
-            prompt_logprobs: call.report.prompt_logprobs,
+            report,
+            each_tells,
             stops: call.stops,
             mode: match dialect {
                 Dialect::OpenAi if !text.keeps_stop => StopMode::CutStop,
@@ -139,6 +157,11 @@ impl ValidatedCall {
             treatment,
             grammar,
         })
+    }
+
+    /// What is told beside the output.
+    pub(crate) fn report(&self) -> Report {
+        self.report
     }
 
     pub(crate) fn prompts(&self) -> &[ValidatedPrompt] {
@@ -193,7 +216,8 @@ impl ValidatedCall {
                     prompt: Arc::clone(&prompt.ids),
                     sampling,
                     stop: stop.clone(),
-                    prompt_logprobs: self.prompt_logprobs,
+                    prompt_logprobs: self.report.prompt_logprobs.is_some()
+                        && (self.each_tells || choice == 0),
                     priority: self.treatment.priority,
                     tenant: self.treatment.tenant,
                     deadline: self.treatment.deadline,
@@ -216,14 +240,13 @@ impl ValidatedCall {
 
 fn sampling_params(
     call: &Call,
-    services: &ModelServices,
+    end_ids: &[TokenId],
     do_sample: bool,
     resolved: &Sampling,
 ) -> SamplingParams {
     // An end id may not come before its time, so that the model picks the next best instead of being cut there.
     let suppressed = if call.min_tokens > 0 {
-        let eos = services
-            .eos_token_ids
+        let eos = end_ids
             .iter()
             .copied()
             .filter(|_| !call.ignore_eos || call.grammar.is_some());
@@ -244,7 +267,7 @@ fn sampling_params(
         // Clients get it back and send it again; JavaScript's numbers hold 53 bits.
         seed: resolved.seed.unwrap_or_else(|| rand::random::<u64>() >> 11),
         top_n: call.report.top_n,
-        prompt_top_n: 0,
+        prompt_top_n: call.report.prompt_logprobs.unwrap_or(0),
         logprobs: call.report.logprobs,
         logit_bias: call.logit_bias.clone(),
         suppressed_token_ids: suppressed,

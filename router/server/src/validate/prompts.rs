@@ -4,10 +4,13 @@ use crate::app::AppState;
 use crate::room::Room;
 use crate::services::ModelServices;
 use crate::tokenise::PoolFailure;
-use headrace_dialect::call::{ChatPrompt, Prompt, Truncation};
+use headrace_dialect::call::{ChatPrompt, Prompt, TextShape, Truncation, TruncationSide};
+use headrace_dialect::openai::fills_no_gaps;
 use headrace_dialect::refusal::{Cause, Refusal};
+use headrace_dialect::shown_prompt::EchoText;
 use headrace_text::{
-    ChatTemplate, Encoding, RenderOptions, RenderedPrompt, SpecialText, TemplateError, Tokenizer,
+    ChatTemplate, Encoding, Infill, RenderOptions, RenderedPrompt, SpecialText, TemplateError,
+    Tokenizer,
 };
 
 /// How prompts are cut.
@@ -18,46 +21,94 @@ pub(super) struct Cut {
     pub(super) most: u32,
 }
 
-/// The ids of every prompt, cut as `truncate` says.
+/// A prompt's ids and, where the answer begins with it, its text.
+#[derive(Debug)]
+pub(super) struct EncodedPrompt {
+    pub(super) ids: Vec<u32>,
+    pub(super) echo: Option<EchoText>,
+}
+
+impl EncodedPrompt {
+    fn of_ids(ids: Vec<u32>) -> Self {
+        Self { ids, echo: None }
+    }
+
+    fn cut(self, truncate: Option<Cut>) -> Self {
+        let Some(Cut { cut, most }) = truncate else {
+            return self;
+        };
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        Self {
+            ids: cut.apply(self.ids, most),
+            echo: self.echo.map(|echo| match cut.side {
+                TruncationSide::Left => echo.keep_last(most),
+                TruncationSide::Right => echo.keep_first(most),
+            }),
+        }
+    }
+}
+
+/// Every prompt encoded, and cut as `truncate` says; with `echo`, their texts in that shape too.
 pub(super) async fn encode_all(
     state: &AppState,
     prompts: Vec<Prompt>,
-    truncate: Option<Cut>,
+    (truncate, echo): (Option<Cut>, Option<TextShape>),
     room: Room,
-) -> Result<Vec<Vec<u32>>, Refusal> {
-    let cut = move |ids: Vec<u32>| match truncate {
-        None => ids,
-        Some(Cut { cut, most }) => cut.apply(ids, usize::try_from(most).unwrap_or(usize::MAX)),
-    };
-    if prompts
-        .iter()
-        .all(|prompt| matches!(prompt, Prompt::Ids(_)))
-    {
+) -> Result<Vec<EncodedPrompt>, Refusal> {
+    let is_ids = |prompt: &Prompt| matches!(prompt, Prompt::Ids(_));
+    if echo.is_none() && prompts.iter().all(is_ids) {
         // Nothing to tokenise, nothing to wait for.
         let ids = prompts.into_iter().filter_map(|prompt| match prompt {
-            Prompt::Ids(ids) => Some(cut(ids)),
-            Prompt::Text { .. } | Prompt::Chat(_) => None,
+            Prompt::Ids(ids) => Some(EncodedPrompt::of_ids(ids).cut(truncate)),
+            Prompt::Text { .. } | Prompt::Infill { .. } | Prompt::Chat(_) => None,
         });
         return Ok(ids.collect());
     }
     // Before the queue: what cannot fit takes nobody's place.
     for prompt in &prompts {
-        if let Prompt::Text { text, .. } = prompt {
-            room.check(&state.services()?.tokenizer, text)?;
+        match prompt {
+            Prompt::Text { text, .. } => room.check(&state.services()?.tokenizer, text)?,
+            Prompt::Infill { prefix, suffix, .. } => {
+                let services = state.services()?;
+                infill_of(services)?;
+                for text in [prefix, suffix] {
+                    room.check(&services.tokenizer, text)?;
+                }
+            }
+            Prompt::Ids(_) | Prompt::Chat(_) => {}
         }
     }
     let weight = prompts.iter().map(Prompt::weight).sum();
     run_on_pool(state, weight, move |services| {
         prompts
             .into_iter()
-            .map(|prompt| match prompt {
-                Prompt::Ids(ids) => Ok(cut(ids)),
-                other => encode_in_room(services, &other, Some(room))
-                    .map(|(encoding, _)| cut(encoding.ids)),
-            })
+            .map(|prompt| encode_one(services, prompt, echo, room).map(|it| it.cut(truncate)))
             .collect()
     })
     .await
+}
+
+fn encode_one(
+    services: &ModelServices,
+    prompt: Prompt,
+    echo: Option<TextShape>,
+    room: Room,
+) -> Result<EncodedPrompt, Refusal> {
+    let tokenizer = &services.tokenizer;
+    if let Prompt::Ids(ids) = prompt {
+        // An id that is none of the vocabulary stands for nothing, and is refused later.
+        let echo = echo.map(|shape| EchoText::of_ids(tokenizer, &ids, shape.shows_special));
+        return Ok(EncodedPrompt { ids, echo });
+    }
+    let (encoding, text) = encode_in_room(services, &prompt, Some(room))?;
+    let Encoding { ids, offsets } = encoding;
+    let echo = echo.map(|_| EchoText::of_text(tokenizer, &text, &ids, &offsets));
+    Ok(EncodedPrompt { ids, echo })
+}
+
+/// The control tokens of prompts with a gap; refused in TGI's words where the model has none.
+fn infill_of(services: &ModelServices) -> Result<&Infill, Refusal> {
+    services.infill.as_ref().ok_or_else(fills_no_gaps)
 }
 
 /// Runs `work` with the model's services on the pool.
@@ -98,6 +149,21 @@ fn encode_in_room(
             .encode(text, *add_special_tokens, SpecialText::Parse)
             .map(|encoding| (encoding, text.clone()))
             .map_err(|error| Refusal::validation("inputs", error.to_string())),
+        Prompt::Infill {
+            prefix,
+            suffix,
+            add_special_tokens,
+        } => {
+            let texts = (prefix.as_str(), suffix.as_str());
+            let ids = infill_of(services)?
+                .encode(&services.tokenizer, texts, *add_special_tokens)
+                .map_err(|error| Refusal::validation("prompt", error.to_string()))?;
+            let encoding = Encoding {
+                ids,
+                offsets: Vec::new(),
+            };
+            Ok((encoding, String::new()))
+        }
         Prompt::Chat(chat) => {
             let rendered = render(services, chat)?;
             if let Some(room) = room {
