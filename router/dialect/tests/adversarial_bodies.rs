@@ -159,7 +159,11 @@ fn long_lists() {
             "stop_token_ids[0]: invalid value: integer `-1`",
         ),
         ("tools", "{}", "`tools`: this field is not supported"),
-        ("bad_words", r#""a""#, "`bad_words`: this field is not"),
+        (
+            "bad_words",
+            r#""a""#,
+            "`bad_words` supports up to 128 words",
+        ),
     ] {
         let list = body(
             &format!(r#"{{"prompt":"x","messages":[{{"role":"user","content":"x"}}],"{field}":["#),

@@ -13,7 +13,7 @@ use crate::app::AppState;
 use crate::engine::{EngineHandle, SequenceStream, SubmitFailure};
 use crate::room::Room;
 use headrace_dialect::bounds::ContextLimits;
-use headrace_dialect::call::{Call, Report, Sampling, Truncation};
+use headrace_dialect::call::{Call, Report, Sampling, TextShape, Truncation};
 use headrace_dialect::refusal::{Cause, Dialect, Refusal};
 use headrace_dialect::shown_prompt::EchoText;
 use headrace_grammar::CompiledGrammar;
@@ -149,10 +149,7 @@ impl ValidatedCall {
             report,
             each_tells,
             stops: call.stops,
-            mode: match dialect {
-                Dialect::OpenAi if !text.keeps_stop => StopMode::CutStop,
-                Dialect::Native | Dialect::OpenAi => StopMode::KeepStop,
-            },
+            mode: stop_mode(dialect, text),
             shows_special: text.shows_special,
             treatment,
             grammar,
@@ -235,6 +232,13 @@ impl ValidatedCall {
             }
         }
         Ok(submitted)
+    }
+}
+
+fn stop_mode(dialect: Dialect, text: TextShape) -> StopMode {
+    match dialect {
+        Dialect::OpenAi if !text.keeps_stop => StopMode::CutStop,
+        Dialect::Native | Dialect::OpenAi => StopMode::KeepStop,
     }
 }
 
