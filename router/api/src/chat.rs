@@ -35,18 +35,37 @@ pub struct ChatRequest {
     pub continue_final_message: Option<bool>,
     /// Begin the answer with the last message's text, if that has the answer's role.
     pub echo: Option<bool>,
+    /// Add the tokenizer's special tokens, which templates usually have written. Default: false.
+    pub add_special_tokens: Option<bool>,
+    /// An object: variables for the chat template, 64 at most.
+    #[schema(value_type = Option<Object>)]
+    pub chat_template_kwargs: Option<serde_json::Value>,
+    /// Objects for templates that know documents, 1,024 at most.
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub documents: Option<serde_json::Value>,
+    /// A template of the request's own; refused unless the server trusts requests with it.
+    pub chat_template: Option<String>,
 }
 
 /// A message of a chat.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub struct ChatMessage {
-    /// `system`, `developer`, `user`, `assistant`, `tool`.
+    /// `system`, `developer`, `user`, `assistant`, `tool`, `function`, or what the model's template knows.
     pub role: String,
     /// Text, or text parts.
     #[schema(value_type = Option<Object>)]
     pub content: Option<serde_json::Value>,
     /// Who.
     pub name: Option<String>,
+    /// Of an assistant: what it thought before it answered. `reasoning` and `thinking` mean the same.
+    pub reasoning_content: Option<String>,
+    /// Of an assistant: what it said in place of an answer.
+    pub refusal: Option<String>,
+    /// Of an assistant: past calls, `{id, type, function: {name, arguments}}`.
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub tool_calls: Option<serde_json::Value>,
+    /// Of a tool: the call that it answers.
+    pub tool_call_id: Option<String>,
 }
 
 /// Fields that both `/v1` generation routes take, beside each other on the top level.

@@ -365,6 +365,11 @@ fn the_template_is_found_where_models_keep_it() {
     assert_eq!(shown(&load(None, config()).unwrap(), None), "config x");
     let jinja = write("chat_template.jinja", "jinja\n");
     assert_eq!(shown(&load(jinja, config()).unwrap(), None), "jinja");
+    std::fs::create_dir(folder.path().join("additional_chat_templates")).unwrap();
+    write("additional_chat_templates/tool_use.jinja", "tools");
+    let with_tools = load(write("chat_template.jinja", "jinja\n"), None).unwrap();
+    assert_eq!(shown(&with_tools, None), "jinja");
+    assert_eq!(shown(&with_tools, Some(json!([]))), "tools");
     let json = write("chat_template.json", r#"{"chat_template": "json"}"#);
     assert_eq!(shown(&load(json, config()).unwrap(), None), "json");
     let list = write(

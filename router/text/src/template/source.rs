@@ -1,12 +1,16 @@
 //! Where a model's chat template is.
 //!
-//! In order: a file given for it (`chat_template.jinja`, or `chat_template.json` with the key `chat_template`), the
+//! In order: a file given for it (`chat_template.jinja`, with `additional_chat_templates/tool_use.jinja` beside it or
+//! without, or `chat_template.json` with the key `chat_template`), the
 //! key `chat_template` of `tokenizer_config.json` (a text, or a list of `{name, template}` of which `default` and
 //! `tool_use` count), `tokenizer.chat_template` of GGUF metadata.
 
 use crate::error::TemplateError;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+
+/// Beside `chat_template.jinja`, as `transformers` saves it.
+const TOOL_USE: &str = "additional_chat_templates/tool_use.jinja";
 
 /// Files that may hold the template.
 #[derive(Clone, Debug, Default)]
@@ -36,9 +40,10 @@ pub(super) fn find(
             .extension()
             .is_some_and(|extension| extension == "json");
         if !is_json {
+            let tool_use = path.with_file_name(TOOL_USE);
             return Ok(Found {
                 default: text,
-                tool_use: None,
+                tool_use: tool_use.is_file().then(|| read(&tool_use)).transpose()?,
                 path: Some(path.clone()),
             });
         }
