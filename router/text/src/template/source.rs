@@ -1,8 +1,7 @@
 //! Where a model's chat template is.
 //!
 //! In order: a file given for it (`chat_template.jinja`, with `additional_chat_templates/tool_use.jinja` beside it or
-//! without, or `chat_template.json` with the key `chat_template`), the
-//! key `chat_template` of `tokenizer_config.json` (a text, or a list of `{name, template}` of which `default` and
+//! without, or `chat_template.json` with the key `chat_template`), the key `chat_template` of `tokenizer_config.json` (a text, or a list of `{name, template}` of which `default` and
 //! `tool_use` count), `tokenizer.chat_template` of GGUF metadata.
 
 use crate::error::TemplateError;
