@@ -55,9 +55,9 @@ async fn a_complete_grammar_ends_the_answer_whatever_else_was_asked_for() {
     server.wait_idle().await;
 }
 
-/// Bug case 5.1: tgi#3058, tgi#2523. The model would say something else; `{}` is the first object that it may.
+/// tgi#3058, tgi#2523. The model would go on after the object.
 #[tokio::test]
-async fn json_object_without_a_schema_is_an_object_in_every_dialect() {
+async fn case_5_1_json_object_without_a_schema_is_an_object_in_every_dialect() {
     let server = Server::start(config(), says(bytes_of("{}, or so"))).await;
     let format = json!({"type": "json_object"});
     let text = json!("{}");

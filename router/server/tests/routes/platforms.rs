@@ -46,6 +46,58 @@ async fn predictions_stand_in_the_order_of_their_instances_and_run_together() {
     assert!((metric(&server, "tgi_request_input_length_sum").await - 6.0).abs() < 1e-9);
 }
 
+/// TGI counts chats, completions and predictions twice.
+#[tokio::test]
+async fn case_9_9_a_generation_is_counted_once_whatever_the_route() {
+    let server = Server::start(config(), says(greeting())).await;
+    let messages = json!([{"role": "user", "content": "Hello"}]);
+    let tensor = json!({"name": "a", "shape": [2], "datatype": "BYTES", "data": ["Hello", "user"]});
+    let instance = json!({"inputs": "Hello"});
+    let mut requests = 0.0;
+    for (path, body) in [
+        ("/", json!({"inputs": "Hello"})),
+        ("/generate", json!({"inputs": "Hello"})),
+        ("/generate_stream", json!({"inputs": "Hello"})),
+        ("/invocations", json!({"inputs": "Hello"})),
+        ("/invocations", json!({"messages": messages})),
+        ("/vertex", json!({"instances": [instance, instance]})),
+        ("/v2/models/m/infer", json!({"inputs": [tensor]})),
+        (
+            "/v1/completions",
+            json!({"prompt": ["Hello", "user"], "n": 2}),
+        ),
+        ("/v1/chat/completions", json!({"messages": messages})),
+        (
+            "/v1/chat/completions",
+            json!({"messages": messages, "stream": true}),
+        ),
+    ] {
+        assert_eq!(server.post(path, &body).await.status, 200, "{path}");
+        server.wait_idle().await;
+        // Refused ones count too, and as failed.
+        assert_ne!(server.post(path, &json!({})).await.status, 200, "{path}");
+        requests += 1.0;
+        for (name, expected) in [
+            ("tgi_request_count", 2.0 * requests),
+            ("tgi_request_success", requests),
+            ("tgi_request_failure{err=\"validation\"}", requests),
+            ("tgi_request_duration_count", requests),
+        ] {
+            let found = metric(&server, name).await;
+            assert!((found - expected).abs() < 1e-9, "{path} {name}: {found}");
+        }
+    }
+    for path in ["/tokenize", "/chat_tokenize"] {
+        let body = json!({"messages": messages});
+        assert_eq!(server.post(path, &body).await.status, 200, "{path}");
+    }
+    let found = metric(&server, "tgi_request_count").await;
+    assert!(
+        (found - 2.0 * requests).abs() < 1e-9,
+        "they generate nothing"
+    );
+}
+
 #[tokio::test]
 async fn one_refused_instance_refuses_the_request_and_runs_nothing() {
     let server = Server::start(config(), says(greeting())).await;
