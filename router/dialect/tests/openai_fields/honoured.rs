@@ -187,8 +187,8 @@ pub(crate) fn rows() -> Vec<Row> {
             "response_format",
             BOTH,
             json!({"type": "regex", "value": "a"}),
-            json!({"type": "json_object"}),
-            "TGI's forms; the others come with structured output",
+            json!(7),
+            "TGI's forms and json_object; the others come with structured output",
         ),
         honoured(
             "add_generation_prompt",
