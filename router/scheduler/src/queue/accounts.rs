@@ -285,4 +285,35 @@ mod tests {
         let account = accounts.open(0, 0);
         assert_eq!(accounts.entries[account as usize].counter, 0);
     }
+
+    /// Its place is another tenant's by then, whose counter says nothing about what idle ones are lifted to.
+    #[test]
+    fn a_forgotten_tenant_is_no_longer_the_one_served_last() {
+        let mut accounts = Accounts::default();
+        let first = accounts.open(0, 1);
+        accounts.charge(first, 10);
+        accounts.serve(first);
+        let second = accounts.open(0, 2);
+        accounts.push(second, 1, 0);
+        accounts.remove(second, 1, 0);
+        accounts.release(first);
+        assert_eq!(accounts.classes[&0].last_served, None);
+        let third = accounts.open(0, 3);
+        assert_eq!(third, first, "the vacant place");
+        accounts.charge(third, 1000);
+        let fourth = accounts.open(0, 4);
+        accounts.push(fourth, 2, 1);
+        assert_eq!(accounts.entries[fourth as usize].counter, 10);
+    }
+
+    #[test]
+    fn the_tenant_served_last_counts_when_another_is_forgotten() {
+        let mut accounts = Accounts::default();
+        let first = accounts.open(0, 1);
+        accounts.charge(first, 10);
+        accounts.serve(first);
+        let idle = accounts.open(0, 2);
+        accounts.release(idle);
+        assert_eq!(accounts.classes[&0].last_served, Some(first));
+    }
 }

@@ -278,3 +278,38 @@ fn a_paused_sequence_stays_paused_through_a_lost_group() {
     assert_eq!(scene.step(), [2, 1]);
     assert_eq!(scene.scheduler.plan(scene.now, GROUP).map(|_| ()), Some(()));
 }
+
+/// Paused ones make room for more than a step has tokens for.
+#[test]
+fn a_budget_below_the_decoding_sequences_goes_round() {
+    for (sequences, budget) in [(3, 2), (5, 2), (5, 4)] {
+        let bounds = SchedulerConfig {
+            max_batch_tokens: budget,
+            ..config()
+        };
+        let mut scene = Scene::new(bounds, 64);
+        for id in 1..=sequences {
+            scene.submit(id, 1, 50);
+            scene.step();
+            scene.pause(id);
+        }
+        for id in 1..=sequences {
+            scene.resume(id);
+        }
+        let mut steps = Vec::new();
+        for _ in 0..20 {
+            let mut rows = scene.step();
+            assert_eq!(rows.len(), budget as usize);
+            rows.sort_unstable();
+            steps.extend(rows);
+        }
+        let turns = |id: u64| steps.iter().filter(|&&row| row == id).count();
+        let turns: Vec<usize> = (1..=sequences).map(turns).collect();
+        let most = turns.iter().max().unwrap();
+        assert!(
+            turns.iter().all(|few| few + 1 >= *most),
+            "{budget}: {turns:?}"
+        );
+        scene.drain();
+    }
+}
