@@ -1,5 +1,6 @@
 //! `/abort`, and its other names.
 
+use crate::shapes::OneOrMany;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -17,16 +18,6 @@ pub struct AbortRequest {
     pub rid: Option<Vec<String>>,
     /// Every request. Needs the admin key, unless no key is set at all.
     pub abort_all: Option<bool>,
-}
-
-/// A string, or several.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(untagged)]
-pub enum OneOrMany {
-    /// One.
-    One(String),
-    /// Several.
-    Many(Vec<String>),
 }
 
 /// Answer of `/abort`.

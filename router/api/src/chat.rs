@@ -1,5 +1,6 @@
 //! `/v1/chat/completions`.
 
+use crate::shapes::{Content, OneOrMany, ResponseFormat};
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
@@ -24,10 +25,10 @@ pub struct ChatRequest {
     pub top_logprobs: Option<u32>,
     /// `{"type": "text"}`, or a grammar in TGI's form: `{"type": "json" | "json_object" | "json_schema" | "regex",
     /// "value": …}`, `json_object` also without `value`. The other forms are refused for now.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<ResponseFormat>)]
     pub response_format: Option<serde_json::Value>,
     /// Only empty for now.
-    #[schema(value_type = Option<Vec<Object>>)]
+    #[schema(value_type = Option<Vec<Object>>, max_items = 0)]
     pub tools: Option<serde_json::Value>,
     /// Open the assistant's turn. Default: unless the last message is the assistant's.
     pub add_generation_prompt: Option<bool>,
@@ -53,7 +54,7 @@ pub struct ChatMessage {
     /// `system`, `developer`, `user`, `assistant`, `tool`, `function`, or what the model's template knows.
     pub role: String,
     /// Text, or text parts.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<Content>)]
     pub content: Option<serde_json::Value>,
     /// Who.
     pub name: Option<String>,
@@ -106,18 +107,19 @@ pub struct CommonParameters {
     /// No end before this many output tokens.
     pub min_tokens: Option<u32>,
     /// A string or several; the text ends before it.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<OneOrMany>)]
     pub stop: Vec<String>,
     /// Ids that end the output.
+    #[schema(required = false)]
     pub stop_token_ids: Vec<u32>,
     /// From token id to a number added to its logit.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<std::collections::HashMap<String, f32>>)]
     pub logit_bias: Option<serde_json::Value>,
     /// Nothing else is sampled, not even an end id.
-    #[schema(min_items = 1, max_items = 8192)]
+    #[schema(required = false, min_items = 1, max_items = 8192)]
     pub allowed_token_ids: Vec<u32>,
     /// Words that must not come, with or without a space before them.
-    #[schema(max_items = 128)]
+    #[schema(required = false, max_items = 128)]
     pub bad_words: Vec<String>,
     /// The model's end ids do not end the output.
     pub ignore_eos: Option<bool>,
@@ -159,6 +161,20 @@ pub struct CommonParameters {
     /// Seconds from the request's arrival by which it must have begun to run; it is refused or fails if it cannot.
     #[schema(exclusive_minimum = 0.0, maximum = 86400.0)]
     pub timeout: Option<f32>,
+    /// Names the request, for `/abort` and the answer's `x-request-id`.
+    #[schema(
+        min_length = 1,
+        max_length = 128,
+        pattern = "^[A-Za-z0-9_.:/+=~@-]{1,128}$"
+    )]
+    pub request_id: Option<String>,
+    /// The same, as `SGLang` calls it.
+    #[schema(
+        min_length = 1,
+        max_length = 128,
+        pattern = "^[A-Za-z0-9_.:/+=~@-]{1,128}$"
+    )]
+    pub rid: Option<String>,
 }
 
 /// `stream_options`.

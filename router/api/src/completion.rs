@@ -1,6 +1,7 @@
 //! `/v1/completions`.
 
 use crate::chat::{CommonParameters, OpenAiFinishReason, PromptLogprobs, StopReason, Usage};
+use crate::shapes::Prompts;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
@@ -11,7 +12,7 @@ pub struct CompletionRequest {
     #[schema(example = "tgi")]
     pub model: Option<String>,
     /// A string, token ids, or a list of either.
-    #[schema(value_type = Object)]
+    #[schema(value_type = Prompts)]
     pub prompt: serde_json::Value,
     /// How to sample, stop and report.
     #[serde(flatten)]

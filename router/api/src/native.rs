@@ -1,5 +1,6 @@
 //! TGI's own routes: `/`, `/generate`, `/generate_stream`, and the tokens that they report.
 
+use crate::shapes::GrammarField;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -87,7 +88,7 @@ pub struct GenerateParameters {
     /// schema (an object, or a string that holds one), for `json_schema` inside `{"name", "schema"}`, or a regex;
     /// `json_object` does without: any object.
     /// `whitespace_pattern`: regex of the white space between tokens of JSON.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<GrammarField>)]
     pub grammar: Option<serde_json::Value>,
     /// No adapter is loaded: any id is refused.
     pub adapter_id: Option<String>,
@@ -104,6 +105,20 @@ pub struct GenerateParameters {
     /// Seconds from the request's arrival by which it must have begun to run; it is refused or fails if it cannot.
     #[schema(exclusive_minimum = 0.0, maximum = 86400.0)]
     pub timeout: Option<f32>,
+    /// Names the request, for `/abort` and the answer's `x-request-id`.
+    #[schema(
+        min_length = 1,
+        max_length = 128,
+        pattern = "^[A-Za-z0-9_.:/+=~@-]{1,128}$"
+    )]
+    pub request_id: Option<String>,
+    /// The same, as `SGLang` calls it.
+    #[schema(
+        min_length = 1,
+        max_length = 128,
+        pattern = "^[A-Za-z0-9_.:/+=~@-]{1,128}$"
+    )]
+    pub rid: Option<String>,
 }
 
 /// Answer of `/generate`; `/` puts it into an array of one.

@@ -1,5 +1,7 @@
 //! `/tokenize` in its two shapes, and `/chat_tokenize`.
 
+use crate::chat::ChatMessage;
+use crate::native::GenerateRequest;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -24,12 +26,32 @@ pub struct TokenizeRequest {
     /// The text; or `messages`.
     pub prompt: Option<String>,
     /// The chat; or `prompt`.
-    #[schema(value_type = Option<Vec<Object>>)]
+    #[schema(value_type = Option<Vec<ChatMessage>>)]
     pub messages: Option<serde_json::Value>,
     /// Add the tokenizer's special tokens. Default true for a prompt, false for a chat.
     pub add_special_tokens: Option<bool>,
     /// Give the text of each token too.
     pub return_token_strs: Option<bool>,
+}
+
+/// Body of `/tokenize`: in TGI's shape or in vLLM's.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum TokenizeBody {
+    /// `inputs`.
+    Native(Box<GenerateRequest>),
+    /// `prompt` or `messages`.
+    Counted(TokenizeRequest),
+}
+
+/// Answer of `/tokenize`, in the shape of its body.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum TokenizeAnswer {
+    /// To `inputs`.
+    Native(Vec<SimpleToken>),
+    /// To `prompt` or `messages`.
+    Counted(TokenizeResponse),
 }
 
 /// Answer of `/tokenize` with `prompt` or `messages`.

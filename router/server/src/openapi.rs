@@ -10,6 +10,9 @@ use crate::routes::{
 use axum::Router;
 use axum::response::Response;
 use complete::complete;
+use headrace_api::chat::ChatCompletionChunk;
+use headrace_api::invocations::AnyErrorResponse;
+use headrace_api::native::StreamResponse;
 use headrace_dialect::refusal::to_json;
 use http::StatusCode;
 use serde_json::Value;
@@ -57,6 +60,7 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
         control::drain,
         control::flush_cache,
     ),
+    components(schemas(AnyErrorResponse, ChatCompletionChunk, StreamResponse)),
     info(
         title = "headrace",
         description = "Large language models over HTTP: TGI's routes and OpenAI's.",

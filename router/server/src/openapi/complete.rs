@@ -31,7 +31,48 @@ pub(super) fn complete(document: &mut Value) {
             operation["security"] = json!([{}, {"bearer": []}, {"x-api-key": []}]);
         }
         add_errors(operation, route);
+        let is_streamed = |(path, _): &&(&str, &str)| *path == original_path(route);
+        if let Some((_, events)) = STREAMS.iter().find(is_streamed)
+            && route.takes_body
+        {
+            add_stream(operation, events);
+        }
     }
+}
+
+/// Routes that may answer with server-sent events, and what an event's `data` holds.
+const STREAMS: [(&str, &str); 5] = [
+    ("/", "A `StreamResponse`, or an `ErrorResponse` at the end."),
+    (
+        "/generate_stream",
+        "A `StreamResponse`, or an `ErrorResponse` at the end.",
+    ),
+    (
+        "/v1/chat/completions",
+        "A `ChatCompletionChunk`; at the end perhaps an `OpenAiErrorResponse`, then `[DONE]`.",
+    ),
+    (
+        "/v1/completions",
+        "A `Completion`; at the end perhaps an `OpenAiErrorResponse`, then `[DONE]`.",
+    ),
+    (
+        "/invocations",
+        "As at `/`, `/v1/chat/completions` or `/v1/completions`.",
+    ),
+];
+
+fn add_stream(operation: &mut Value, events: &str) {
+    operation["responses"]["200"]["content"]["text/event-stream"] = json!({"schema": {
+        "type": "object",
+        "description": "One server-sent event.",
+        "properties": {"data": {"type": "string", "description": events}},
+        "required": ["data"]
+    }});
+}
+
+/// The path that a route is another name of, or its own.
+fn original_path(route: &Route) -> &'static str {
+    route.alias_of.unwrap_or(route.path)
 }
 
 /// A path in the document's notation.
@@ -90,6 +131,9 @@ fn errors(route: &Route) -> Vec<(u16, &'static str)> {
             ));
         }
     }
+    if route.path == "/invocations" {
+        errors.push((404, "Unknown model"));
+    }
     if generates {
         match dialect {
             Dialect::Native => errors.push((424, "Generation error")),
@@ -101,12 +145,13 @@ fn errors(route: &Route) -> Vec<(u16, &'static str)> {
 }
 
 fn is_about_tokens_or_ids(route: &Route) -> bool {
-    let path = route.alias_of.unwrap_or(route.path);
+    let path = original_path(route);
     path.contains("tokenize") || path == "/abort"
 }
 
 fn add_errors(operation: &mut Value, route: &Route) {
     let schema = match dialect_by_prefix(route.path) {
+        _ if route.path == "/invocations" => "#/components/schemas/AnyErrorResponse",
         Dialect::Native => "#/components/schemas/ErrorResponse",
         Dialect::OpenAi => "#/components/schemas/OpenAiErrorResponse",
     };
@@ -186,6 +231,19 @@ mod tests {
                 assert!(is_described, "{path} {status}");
             }
         }
+    }
+
+    /// A probe at `/` does not stream, though the generation route of the same path does.
+    #[test]
+    fn only_generation_routes_stream() {
+        let document = super::super::value();
+        let streams = |method: &str, path: &str| {
+            let answer = &document["paths"][path][method]["responses"]["200"];
+            answer["content"]["text/event-stream"].is_object()
+        };
+        assert!(streams("post", "/") && streams("post", "/v1"));
+        assert!(streams("post", "/v1/chat/completions"));
+        assert!(!streams("get", "/") && !streams("post", "/generate"));
     }
 
     /// A reference to nowhere makes generated clients fail.

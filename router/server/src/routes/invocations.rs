@@ -7,7 +7,7 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use headrace_api::errors::ErrorResponse;
-use headrace_api::native::CompatGenerateRequest;
+use headrace_api::invocations::{InvocationsAnswer, InvocationsBody};
 use headrace_dialect::invocations::{Invocation, invocation_of};
 use headrace_dialect::native::NativeRoute;
 use headrace_dialect::refusal::Dialect;
@@ -15,9 +15,9 @@ use std::sync::Arc;
 
 /// `SageMaker`'s route: the body says whose request it is, by `inputs`, `messages` or `prompt`.
 #[utoipa::path(
-    post, path = "/invocations", tag = "Text Generation Inference", request_body = CompatGenerateRequest,
+    post, path = "/invocations", tag = "Text Generation Inference", request_body = InvocationsBody,
     responses(
-        (status = 200, description = "As `/`, `/v1/chat/completions` or `/v1/completions` would answer"),
+        (status = 200, description = "As `/`, `/v1/chat/completions` or `/v1/completions` would answer", body = InvocationsAnswer),
         (status = 422, description = "Input validation error", body = ErrorResponse),
         (status = 424, description = "Generation error", body = ErrorResponse),
         (status = 429, description = "Model is overloaded", body = ErrorResponse),

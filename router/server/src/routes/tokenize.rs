@@ -9,8 +9,9 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use headrace_api::chat::ChatRequest;
 use headrace_api::errors::ErrorResponse;
-use headrace_api::native::GenerateRequest;
-use headrace_api::tokenize::{ChatTokenizeResponse, SimpleToken, TokenizeResponse};
+use headrace_api::tokenize::{
+    ChatTokenizeResponse, SimpleToken, TokenizeAnswer, TokenizeBody, TokenizeResponse,
+};
 use headrace_dialect::openai::{TokenizeCall, read_chat_tokenize, read_tokenize};
 use headrace_dialect::refusal::{Dialect, Refusal};
 use headrace_text::Encoding;
@@ -18,9 +19,9 @@ use std::sync::Arc;
 
 /// Tokenize: `inputs` gives a list of tokens with their places, `prompt` or `messages` the ids and their number.
 #[utoipa::path(
-    post, path = "/tokenize", tag = "Text Generation Inference", request_body = GenerateRequest,
+    post, path = "/tokenize", tag = "Text Generation Inference", request_body = TokenizeBody,
     responses(
-        (status = 200, description = "Tokens", body = Vec<SimpleToken>),
+        (status = 200, description = "Tokens", body = TokenizeAnswer),
         (status = 422, description = "Input validation error", body = ErrorResponse),
     )
 )]

@@ -9,6 +9,7 @@
 mod abort;
 mod about;
 mod control;
+mod extremes;
 mod grammar;
 mod leaving;
 mod logprobs;
