@@ -79,6 +79,7 @@ FAMILIES = {
         Family("lm-eval", seconds=1800, shares_runtime=True),
         Family("aiperf", seconds=1800, shares_runtime=True),
         Family("vllm-bench", seconds=1800, shares_runtime=True),
+        Family("schemathesis", seconds=900),
     ]
 }
 

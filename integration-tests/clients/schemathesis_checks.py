@@ -3,13 +3,15 @@
     python schemathesis_checks.py URL
 
 Control routes are left out (they drain the server), and so is every check that would ask for more than the document
-promises. The server under test needs the memory of its own only: bodies are made up, prompts are short.
+promises.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from checks import run
@@ -38,9 +40,19 @@ def schemathesis(url: str, *options: str) -> None:
     fixed += ["--suppress-health-check", "all", "--no-shrink", "--continue-on-failure"]
     fixed += ["--request-timeout", "120", "--warnings", "off", "--max-time", str(SECONDS)]
     command = [str(program), "run", document, *fixed, *options]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=SECONDS + 150, check=False
-    )
+    here = str(Path(__file__).resolve().parent)
+    env = os.environ | {"SCHEMATHESIS_HOOKS": "schemathesis_hooks", "PYTHONPATH": here}
+    # It keeps notes where it runs.
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS + 150,
+            check=False,
+            env=env,
+            cwd=folder,
+        )
     sys.stderr.write(done.stdout + done.stderr)
     found = done.stdout.partition("FAILURES ==")[2] or done.stdout[-1500:]
     assert done.returncode == 0, " ".join(found.split())

@@ -16,9 +16,8 @@ fn good_bodies(path: &str) -> Vec<Value> {
     match path {
         "/" | "/generate" | "/generate_stream" => vec![native],
         "/v1/chat/completions" | "/chat_tokenize" => vec![chat],
-        "/v1/completions" => vec![completion],
-        // The others are those of the routes themselves.
-        "/invocations" => vec![completion],
+        // Its other bodies are those of the routes themselves.
+        "/v1/completions" | "/invocations" => vec![completion],
         "/tokenize" => vec![
             json!({"inputs": "Hello"}),
             json!({"prompt": "Hello"}),
@@ -91,7 +90,7 @@ fn fields(document: &Value, schema: &Value, at: &[String], found: &mut BTreeSet<
     }
     let properties: Option<&Map<String, Value>> = schema["properties"].as_object();
     for (key, property) in properties.into_iter().flatten() {
-        let path = [at, &[key.clone()]].concat();
+        let path = [at, std::slice::from_ref(key)].concat();
         fields(document, property, &path, found);
         found.insert(path);
     }
