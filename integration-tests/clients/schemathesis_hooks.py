@@ -19,12 +19,16 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
     body = case.body
     if not isinstance(body, dict):
         return
-    if "messages" in body or "prompt" in body:
-        shorten(body, "max_tokens")
-        body.pop("max_completion_tokens", None)
     instances = body.get("instances")
     for part in [body, *(instances if isinstance(instances, list) else [])]:
-        if isinstance(part, dict) and "inputs" in part:
-            parameters = part.setdefault("parameters", {})
+        if not isinstance(part, dict):
+            continue
+        if "messages" in part or "prompt" in part:
+            shorten(part, "max_tokens")
+            part.pop("max_completion_tokens", None)
+        if "inputs" in part:
+            # `null` is the same as absent.
+            parameters = {} if part.get("parameters") is None else part["parameters"]
+            part["parameters"] = parameters
             if isinstance(parameters, dict):
                 shorten(parameters, "max_new_tokens")

@@ -259,7 +259,7 @@ pub struct ChatCompletion {
     pub service_tier: Option<&'static str>,
     /// Under `prompt_logprobs`: one entry a prompt token, `null` for the first.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<Object>>)]
+    #[schema(value_type = Option<Vec<Option<Object>>>)]
     pub prompt_logprobs: Option<Vec<Option<PromptLogprobs>>>,
     /// Under `return_token_ids`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -80,7 +80,7 @@ pub struct CompletionChoice {
     pub stop_reason: Option<StopReason>,
     /// Under `prompt_logprobs`: one entry a prompt token, `null` for the first.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<Object>>)]
+    #[schema(value_type = Option<Vec<Option<Object>>>)]
     pub prompt_logprobs: Option<Vec<Option<PromptLogprobs>>>,
     /// Under `return_token_ids`: the prompt's; in a stream in the choice's first chunk.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -246,6 +246,24 @@ mod tests {
         assert!(!streams("get", "/") && !streams("post", "/generate"));
     }
 
+    /// Nothing predicts the first token of a prompt.
+    #[test]
+    fn the_first_place_of_a_prompt_may_have_no_logprob() {
+        let document = super::super::value();
+        for (schema, field) in [
+            ("ChatCompletion", "prompt_logprobs"),
+            ("CompletionChoice", "prompt_logprobs"),
+            ("CompletionLogprobs", "top_logprobs"),
+            ("CompletionLogprobs", "token_logprobs"),
+        ] {
+            let items = &document["components"]["schemas"][schema]["properties"][field]["items"];
+            assert!(
+                items.to_string().contains("\"null\""),
+                "{schema}.{field}: {items}"
+            );
+        }
+    }
+
     /// A reference to nowhere makes generated clients fail.
     #[test]
     fn every_reference_leads_somewhere() {
