@@ -519,6 +519,6 @@ mod tests {
             request.ignored
         );
         documented.sort();
-        assert_eq!(documented.len(), 24);
+        assert_eq!(documented.len(), 26);
     }
 }
