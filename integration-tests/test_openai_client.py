@@ -192,6 +192,17 @@ def test_completions_best_of(client: openai.OpenAI) -> None:
     assert best.usage.completion_tokens >= 3
 
 
+def test_completions_echo(client: openai.OpenAI) -> None:
+    echoed = complete(client, echo=True, logprobs=1, max_tokens=2)
+    (choice,) = echoed.choices
+    assert choice.text.startswith(COUNT)
+    assert "".join(choice.logprobs.tokens) == choice.text
+    assert choice.logprobs.token_logprobs[0] is None
+    assert choice.logprobs.top_logprobs[0] is None
+    assert all(logprob < 0 for logprob in choice.logprobs.token_logprobs[1:])
+    assert len(choice.logprobs.tokens) == echoed.usage.prompt_tokens + 2
+
+
 def test_refusals_are_typed_and_name_the_field(client: openai.OpenAI) -> None:
     cases = [
         ({"temperature": -1}, "temperature"),

@@ -26,13 +26,14 @@ Samples = dict[str, list[dict]]
 
 
 @cache
-def served(url: str, more: str = "") -> tuple[dict, Samples]:
+def served(url: str, batch: int = 1) -> tuple[dict, Samples]:
     """Results and samples of the command, as its user would run it."""
     with tempfile.TemporaryDirectory() as folder:
         arguments = f"base_url={url}/v1/completions,model={MODEL},num_concurrent=4,max_retries=3,timeout=600"
         command = [
             sys.executable, "-m", "lm_eval", "run", "--model", "local-completions",
-            "--model_args", arguments + more, "--tasks", ",".join(NAMES), "--include_path", str(TASKS),
+            "--model_args", arguments, "--batch_size", str(batch),
+            "--tasks", ",".join(NAMES), "--include_path", str(TASKS),
             "--output_path", folder, "--log_samples",
         ]  # fmt: skip
         env = os.environ | {"HF_HOME": folder, "HF_DATASETS_CACHE": folder}
@@ -128,7 +129,7 @@ def check_generation(url: str) -> None:
 
 
 def check_batches_of_prompts(url: str) -> None:
-    alone, together = served(url)[1], served(url, ",batch_size=4")[1]
+    alone, together = served(url)[1], served(url, 4)[1]
     for name in NAMES[:2]:
         for row, other in zip(alone[name], together[name], strict=True):
             for got, right in zip(numbers(row), numbers(other), strict=True):
