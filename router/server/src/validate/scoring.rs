@@ -43,3 +43,39 @@ pub(super) fn check_report(
     };
     bounds.check_prompt_entries(field, entries)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headrace_dialect::bounds::Flags;
+
+    fn check(places: usize, top_n: u32, told: u32) -> Result<(), Refusal> {
+        let flags = Flags {
+            max_best_of: 2,
+            max_stop_sequences: 4,
+            max_top_n_tokens: 5,
+            max_client_batch_size: 4,
+        };
+        let prompt = ValidatedPrompt {
+            ids: vec![0; places].into(),
+            max_new_tokens: 1,
+            echo: None,
+        };
+        let report = Report {
+            prompt_logprobs: Some(top_n),
+            ..Report::default()
+        };
+        check_report(&[prompt], told, report, &Bounds::of(Dialect::OpenAi, flags))
+    }
+
+    #[test]
+    fn case_3_5_a_long_prompt_with_many_logprobs_is_refused_before_it_is_computed() {
+        let refusal = check(100_000, 20, 1).unwrap_err();
+        let message = refusal.message();
+        assert!(message.contains("`prompt_logprobs`"), "{message}");
+        assert!(message.contains("2100000 logprobs"), "{message}");
+        assert!(check(100_000, 0, 1).is_ok());
+        assert!(check(100_000, 0, 8).is_err(), "each choice tells them");
+        assert!(check(1000, 20, 8).is_ok());
+    }
+}
