@@ -21,6 +21,7 @@ pub mod native;
 pub mod openai;
 pub mod refusal;
 pub mod request_id;
+pub mod shape;
 pub mod shown_prompt;
 pub mod terms;
 pub mod vertex;

@@ -1,13 +1,14 @@
 //! Reads TGI's generate request.
 
 use crate::bounds::Bounds;
-use crate::call::{Call, Prompt, Report, Sampling, SamplingRule, Truncation};
+use crate::call::{Call, Prompt, Report, Sampling, SamplingRule};
 use crate::fields::Fields;
 use crate::grammar::Grammar;
 use crate::ignored::Ignored;
 use crate::json::Json;
 use crate::refusal::Refusal;
 use crate::request_id;
+use crate::shape::Truncation;
 use crate::terms::Terms;
 
 /// Which of the native routes.

@@ -4,12 +4,13 @@ use super::scoring::Scoring;
 use super::text_fields::{read_text_shape, read_truncation};
 use super::token_rules::{read_allowed_ids, read_bad_words, read_logit_bias};
 use crate::bounds::Bounds;
-use crate::call::{Call, Sampling, SamplingRule, TextShape, Truncation};
+use crate::call::{Call, Sampling, SamplingRule};
 use crate::fields::Fields;
 use crate::grammar::Grammar;
 use crate::ignored::Ignored;
 use crate::json::Json;
 use crate::refusal::{Cause, Refusal};
+use crate::shape::{TextShape, Truncation};
 use crate::terms::Terms;
 use headrace_text::OneLine;
 

@@ -1,8 +1,8 @@
 //! What the text of a choice shows, and how long prompts are cut.
 
-use crate::call::{TextShape, Truncation, TruncationSide};
 use crate::fields::Fields;
 use crate::refusal::Refusal;
+use crate::shape::{TextShape, Truncation, TruncationSide};
 
 /// `include_stop_str_in_output`, `skip_special_tokens` and `spaces_between_special_tokens`.
 pub(super) fn read_text_shape(body: &mut Fields<'_>) -> Result<TextShape, Refusal> {

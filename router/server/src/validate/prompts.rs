@@ -4,9 +4,10 @@ use crate::app::AppState;
 use crate::room::Room;
 use crate::services::ModelServices;
 use crate::tokenise::PoolFailure;
-use headrace_dialect::call::{ChatPrompt, Prompt, TextShape, Truncation, TruncationSide};
+use headrace_dialect::call::{ChatPrompt, Prompt};
 use headrace_dialect::openai::fills_no_gaps;
 use headrace_dialect::refusal::{Cause, Refusal};
+use headrace_dialect::shape::{TextShape, Truncation, TruncationSide};
 use headrace_dialect::shown_prompt::EchoText;
 use headrace_text::{
     ChatTemplate, Encoding, Infill, RenderOptions, RenderedPrompt, SpecialText, TemplateError,
