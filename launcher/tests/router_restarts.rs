@@ -204,7 +204,11 @@ fn a_signal_while_it_is_away_or_not_yet_back_ends_the_run() {
         });
         running.signal(Signal::SIGTERM);
         assert_eq!(running.wait().code(), Some(0), "{again}");
-        assert_eq!(stage.heard_of("drain").len(), 0);
+        // On a busy machine it may be back before the signal comes; then it drains.
+        let stdout = stage.read("stdout");
+        let was_back = stdout.lines().any(|line| line.ends_with(" again"));
+        let drains = usize::from(was_back);
+        assert_eq!(stage.heard_of("drain").len(), drains, "{again}");
         stage.assert_nothing_left();
     }
 }
