@@ -46,17 +46,17 @@ impl Failure {
         }
     }
 
-    /// The same request would fail again, or comes too late: a client that repeats it by itself only adds load.
+    /// The same request would fail again, or is not wanted: a client that repeats it by itself only adds load. A deadline
+    /// that passed in the queue says nothing of the next try.
     pub fn is_final(&self) -> bool {
         match self {
             Self::Numeric
             | Self::OutOfMemory
-            | Self::Deadline
             | Self::GrammarDeadEnd(_)
             | Self::WorkerCrash
             | Self::Stalled
             | Self::Aborted => true,
-            Self::Draining | Self::WorkersLost(_) | Self::Worker(_) => false,
+            Self::Deadline | Self::Draining | Self::WorkersLost(_) | Self::Worker(_) => false,
         }
     }
 
@@ -117,7 +117,7 @@ mod tests {
         let cases = [
             (Failure::Numeric, "numeric_error", true),
             (Failure::OutOfMemory, "out_of_memory", true),
-            (Failure::Deadline, "deadline_exceeded", true),
+            (Failure::Deadline, "deadline_exceeded", false),
             (
                 Failure::GrammarDeadEnd("x".to_owned()),
                 "grammar_dead_end",
