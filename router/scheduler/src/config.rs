@@ -70,6 +70,8 @@ pub struct Stats {
     pub deferrals: u64,
     /// Sequences whose deadline passed while they waited, total.
     pub deadlines_exceeded: u64,
+    /// Times that sequences were isolated after crashes, while none were, total.
+    pub isolations: u64,
     /// Ids looked up in the prefix tree at admission, total.
     pub prefix_query_tokens: u64,
     /// Ids found there, total.

@@ -169,7 +169,8 @@ impl Dispatcher {
 
     /// Workers crashed; what was in their unanswered steps waits again, and is suspected.
     pub(crate) fn isolate_after_crash(&mut self, group: GroupId, crashed: &CrashedRows) {
-        if self.isolation.is_off() {
+        let was_off = self.isolation.is_off();
+        if was_off {
             self.isolation.group = group;
         }
         let rows = &crashed.suspects;
@@ -199,6 +200,9 @@ impl Dispatcher {
                 self.set_isolated(index, true);
             }
             self.isolation.suspects = again;
+        }
+        if was_off && !self.isolation.is_off() {
+            self.counters.isolations += 1;
         }
     }
 

@@ -160,6 +160,7 @@ fn while_isolated_steps_carry_one_half_of_the_suspects_only() {
     assert_eq!(scene.rows(&second), [1, 2, 3, 4]);
     scene.crash();
     assert_eq!(scene.suspects(), 0, "after one crash everything resumes");
+    assert_eq!(scene.scheduler.stats().isolations, 0);
     let resumed = scene.plan();
     assert_eq!(scene.rows(&resumed), [1, 2, 3, 4]);
     scene.crash();
@@ -170,6 +171,7 @@ fn while_isolated_steps_carry_one_half_of_the_suspects_only() {
     assert_eq!(scene.try_plan(), None, "one step in flight");
     scene.crash();
     assert_eq!(scene.suspects(), 2, "the other half is cleared");
+    assert_eq!(scene.scheduler.stats().isolations, 1, "it is the same one");
     let alone = scene.plan();
     assert_eq!(scene.rows(&alone), [1]);
     // Nothing happens: the first is past its token and waits.

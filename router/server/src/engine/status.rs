@@ -38,6 +38,8 @@ pub struct EngineStats {
     pub deadlines_exceeded: u64,
     /// Sequences that may have killed the workers; 0: none is looked for.
     pub suspects: u64,
+    /// Times that sequences were isolated after the workers died, since the start.
+    pub isolations: u64,
     /// Prompt tokens looked up in the prefix cache, since the start.
     pub prefix_query_tokens: u64,
     /// Of those, found.

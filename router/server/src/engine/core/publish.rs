@@ -35,6 +35,7 @@ impl EngineCore {
             deferrals: stats.deferrals,
             deadlines_exceeded: stats.deadlines_exceeded,
             suspects: stats.suspects as u64,
+            isolations: stats.isolations,
             prefix_query_tokens: stats.prefix_query_tokens,
             prefix_hit_tokens: stats.prefix_hit_tokens,
             recomputed_tokens: stats.recomputed_tokens,

@@ -52,6 +52,11 @@ pub(super) fn render(page: &mut Exposition, counts: &EngineStats) {
             counts.deadlines_exceeded,
         ),
         (
+            "headrace_isolations_total",
+            "Times that sequences were run apart to find which kills the workers.",
+            counts.isolations,
+        ),
+        (
             "headrace_recomputed_tokens_total",
             "Tokens computed again after a preemption or a restart.",
             counts.recomputed_tokens,

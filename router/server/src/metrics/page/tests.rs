@@ -271,6 +271,7 @@ fn the_queue_is_shown() {
     status.stats.skipped_ahead = 3;
     status.stats.deferrals = 4;
     status.stats.deadlines_exceeded = 5;
+    status.stats.isolations = 8;
     status.stats.recomputed_tokens = 6;
     let page = busy().render(&status);
     assert!(!page.contains("headrace_prefill_share"), "no target is set");
@@ -285,6 +286,7 @@ fn the_queue_is_shown() {
         "headrace_skipped_ahead_total 3",
         "headrace_deferrals_total 4",
         "headrace_deadlines_exceeded_total 5",
+        "headrace_isolations_total 8",
         "headrace_recomputed_tokens_total 6",
     ] {
         assert!(
