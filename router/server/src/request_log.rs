@@ -335,7 +335,10 @@ impl Drop for RequestLog {
                 inference_ms = milliseconds(record.times.inference()),
                 "request ended"
             );
-        } else if self.method == http::Method::POST || status >= 400 && status != 503 {
+        } else if self.method == http::Method::POST
+            || self.route == "/flush_cache"
+            || status >= 400 && status != 503
+        {
             tracing::info!(
                 request_id = %request_id, key, method = %self.method, route = %self.route, status, end,
                 detail, total_ms, "request ended"
