@@ -40,6 +40,11 @@ fn flags() {
         ),
         (&["--port", "many"], &["--port", "many"]),
         (&["--port", "70000"], &["--port", "70000"]),
+        (&["--port", "-1"], &["'-1'", "'--port <PORT>'"]),
+        (
+            &["--max-total-tokens", "-5"],
+            &["'-5'", "'--max-total-tokens <"],
+        ),
         (&["--hostname", "my-host"], &["--hostname my-host"]),
         (&["--max-total-tokens", "many"], &["--max-total-tokens"]),
         (&["--max-total-tokens", "0"], &["--max-total-tokens 0"]),

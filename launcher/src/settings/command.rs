@@ -28,6 +28,11 @@ pub(super) fn build(arguments: &[OsString]) -> Command {
     if is_tgi {
         command = command.name(TGI_NAME);
     }
+    // `--port -1` is a bad value of --port, and not a flag named -1.
+    command = command.mut_args(|argument| {
+        let takes_values = argument.get_action().takes_values();
+        argument.allow_negative_numbers(takes_values)
+    });
     // A variable that is set to nothing (compose files do that) is as good as not set.
     command = command.mut_args(|argument| {
         let is_empty = argument.get_env().is_some_and(|name| !is_set(name));
