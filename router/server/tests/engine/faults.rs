@@ -236,3 +236,41 @@ async fn the_request_that_kills_the_workers_is_found_and_ends_alone() {
         assert_eq!(said, [true, false], "the search has a beginning and an end");
     }
 }
+
+/// Twenty at once: each dies of its own, and who stood beside them loses nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_that_kill_the_workers_all_end_and_the_others_go_on() {
+    let deadly = 999;
+    let kills = faulty(Trigger::TokenId(deadly), FaultKind::Die);
+    let harness = Harness::ready(Setup {
+        starts: vec![vec![kills]],
+        ..Setup::default()
+    })
+    .await;
+    let mut good = Vec::new();
+    let mut bad = Vec::new();
+    for index in 0..20 {
+        let prompt: Vec<u32> = (0..20).map(|position| index * 30 + position).collect();
+        let expected = expected_output(&prompt, 30, &[], VOCAB);
+        if !expected.contains(&deadly) && !prompt.contains(&deadly) {
+            let stream = harness.submit(&prompt, 30).await.unwrap();
+            good.push((tokio::spawn(read(stream)), expected));
+        }
+        let victim = harness.submit(&[index, 6, 7, deadly], 10).await.unwrap();
+        bad.push(tokio::spawn(read(victim)));
+    }
+    for victim in bad {
+        assert_eq!(
+            victim.await.unwrap(),
+            (vec![], Ending::Failed(SequenceFailure::WorkerCrash))
+        );
+    }
+    assert!(good.len() > 12);
+    for (task, expected) in good {
+        assert_eq!(
+            task.await.unwrap(),
+            (expected, Ending::Finished(FinishReason::Length))
+        );
+    }
+    harness.check_books().await;
+}
