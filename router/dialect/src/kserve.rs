@@ -9,6 +9,7 @@ use crate::native::read_prompts;
 use crate::openai::check_model;
 use crate::refusal::{Cause, Refusal};
 use headrace_api::kserve::{OutputTensor, TensorData};
+use headrace_text::OneLine;
 
 /// Characters of an `id` and of a tensor's name.
 const MOST_NAME_CHARACTERS: usize = 1024;
@@ -145,19 +146,28 @@ fn read_input(
     }
     fields.finish(ignored);
     let is_nested = |item: &Json| matches!(item, Json::String(_) | Json::Array(_));
-    let Json::Array(items) = data else {
-        prompts.push(text_of_bytes(data, &data_path)?);
-        return Ok((name, false));
+    let wrong_datatype = || {
+        let given = OneLine(datatype);
+        let problem =
+            format!("`{datatype_path}` {given:.32} is not supported: prompts are `BYTES`");
+        Refusal::validation(&datatype_path, problem)
     };
-    if !items.first().is_some_and(is_nested) {
-        prompts.push(text_of_bytes(data, &data_path)?);
-        return Ok((name, false));
-    }
+    let items = match data {
+        Json::Array(items) if items.first().is_some_and(is_nested) => items,
+        _ => {
+            // Bytes are bytes whatever they are called (TGI asks nobody); what is none may be of another type.
+            prompts.push(text_of_bytes(data, &data_path).map_err(|refusal| {
+                if matches!(datatype, "BYTES" | "UINT8") {
+                    refusal
+                } else {
+                    wrong_datatype()
+                }
+            })?);
+            return Ok((name, false));
+        }
+    };
     if datatype != "BYTES" {
-        return Err(Refusal::validation(
-            &datatype_path,
-            format!("`{datatype_path}` must be BYTES where `data` has strings"),
-        ));
+        return Err(wrong_datatype());
     }
     let before = prompts.len();
     flatten(items, &data_path, prompts)?;

@@ -158,7 +158,7 @@ fn long_lists() {
             "-1",
             "stop_token_ids[0]: invalid value: integer `-1`",
         ),
-        ("tools", "{}", "`tools`: this field is not supported"),
+        ("tools", "{}", "non-empty `tools` are not supported yet"),
         (
             "bad_words",
             r#""a""#,

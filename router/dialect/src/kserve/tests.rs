@@ -169,7 +169,11 @@ fn what_is_wrong_in_a_tensor_is_named() {
         ),
         (
             with("datatype", json!("FP32")),
-            "Input validation error: `inputs[0].datatype` must be BYTES where `data` has strings".to_owned(),
+            "Input validation error: `inputs[0].datatype` FP32 is not supported: prompts are `BYTES`".to_owned(),
+        ),
+        (
+            json!({"inputs": [{"name": "a", "shape": [1], "datatype": "FP32", "data": [0.5]}]}),
+            "Input validation error: `inputs[0].datatype` FP32 is not supported: prompts are `BYTES`".to_owned(),
         ),
     ]);
 }

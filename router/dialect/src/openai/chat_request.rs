@@ -110,10 +110,6 @@ mod tests {
     #[test]
     fn what_is_not_built_is_refused_by_name() {
         let cases = [
-            (
-                "tools",
-                serde_json::json!([{"type": "function", "function": {"name": "f"}}]),
-            ),
             ("tool_choice", serde_json::json!("required")),
             ("reasoning_effort", serde_json::json!("low")),
             ("modalities", serde_json::json!(["text", "audio"])),
@@ -133,6 +129,14 @@ mod tests {
             );
             assert_eq!(refusal.status(Dialect::OpenAi), 400);
         }
+        let tools = serde_json::json!([{"type": "function", "function": {"name": "f"}}]);
+        let refusal = read(serde_json::json!({"tools": tools})).unwrap_err();
+        assert_eq!(
+            refusal.message(),
+            "Input validation error: non-empty `tools` are not supported yet"
+        );
+        assert!(refusal.body(Dialect::OpenAi).contains(r#""param":"tools""#));
+        assert!(read(serde_json::json!({"tools": []})).is_ok());
     }
 
     #[test]
@@ -172,11 +176,11 @@ mod tests {
         for (value, message) in [
             (
                 serde_json::json!({"type": "json_schema", "json_schema": {"name": "x"}}),
-                "`response_format` of type json_schema without `value` is not supported yet",
+                r#"`response_format` of type json_schema without `value` is not supported yet; `{"type": "json_schema", "value": {"name": …, "schema": …}}` is"#,
             ),
             (
                 serde_json::json!(7),
-                "`response_format` is not supported yet",
+                r#"`response_format` is not supported yet; `{"type": "json_object"}` is, and `json`, `json_schema` and `regex` with `value` are"#,
             ),
         ] {
             let refusal = read(serde_json::json!({"response_format": value})).unwrap_err();
@@ -297,11 +301,11 @@ mod tests {
             ),
             (
                 serde_json::json!({"top_k": -2}),
-                "`top_k` must be strictly positive",
+                "`top_k` must be > 0 and <= 2147483647, or -1 or 0, which turn it off. Given: -2",
             ),
             (
                 serde_json::json!({"top_k": 2_147_483_648_u32}),
-                "`top_k` must be > 0 and <= 2147483647. Given: 2147483648",
+                "`top_k` must be > 0 and <= 2147483647, or -1 or 0, which turn it off. Given: 2147483648",
             ),
             (
                 serde_json::json!({"logprobs": false, "top_logprobs": 2}),

@@ -42,7 +42,6 @@ const ADVISORY: &[&str] = &[
 /// Fields that headrace does not honour: refused unless their value asks for nothing. Each with the values, besides
 /// `null` and empty ones, that do.
 const REFUSED: &[(&str, &[&str])] = &[
-    ("tools", &[]),
     ("tool_choice", &[r#""none""#, r#""auto""#]),
     ("functions", &[]),
     ("function_call", &[r#""none""#, r#""auto""#]),
@@ -144,6 +143,7 @@ pub(super) fn read_common(
 ) -> Result<Common, Refusal> {
     body.advisory(ADVISORY)?;
     let grammar = read_response_format(body, ignored)?;
+    refuse_tools(body)?;
     for &(key, neutral) in REFUSED {
         body.refused_unless(key, |value| is_neutral(value, neutral))?;
     }
@@ -212,10 +212,27 @@ fn read_response_format(
     let of_kind = kind.map_or_else(String::new, |kind| {
         format!(" of type {:.32} without `value`", OneLine(kind))
     });
+    let supported = match kind.map(String::as_str) {
+        Some("json_schema") => r#"`{"type": "json_schema", "value": {"name": …, "schema": …}}` is"#,
+        _ => {
+            r#"`{"type": "json_object"}` is, and `json`, `json_schema` and `regex` with `value` are"#
+        }
+    };
     Err(Refusal::validation(
         "response_format",
-        format!("`response_format`{of_kind} is not supported yet"),
+        format!("`response_format`{of_kind} is not supported yet; {supported}"),
     ))
+}
+
+/// Tools come with a later release; none of them ask for nothing.
+pub(super) fn refuse_tools(body: &mut Fields<'_>) -> Result<(), Refusal> {
+    match body.get("tools")? {
+        Some(tools) if !is_neutral(tools, &[]) => Err(Refusal::validation(
+            "tools",
+            "non-empty `tools` are not supported yet",
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn is_neutral(value: &Json, neutral: &[&str]) -> bool {
@@ -229,16 +246,13 @@ fn read_sampling(body: &mut Fields<'_>) -> Result<Sampling, Refusal> {
         Some(-1 | 0) => Some(0),
         Some(value) => match i32::try_from(value) {
             Ok(value) if value > 0 => Some(value.unsigned_abs()),
-            Ok(_) => {
+            _ => {
                 return Err(Refusal::validation(
                     "top_k",
-                    "`top_k` must be strictly positive",
-                ));
-            }
-            Err(_) => {
-                return Err(Refusal::validation(
-                    "top_k",
-                    format!("`top_k` must be > 0 and <= {}. Given: {value}", i32::MAX),
+                    format!(
+                        "`top_k` must be > 0 and <= {}, or -1 or 0, which turn it off. Given: {value}",
+                        i32::MAX
+                    ),
                 ));
             }
         },

@@ -63,9 +63,13 @@ pub fn read_completion(
         ));
     }
     let prompt_only = echo && common.max_tokens == Some(0);
-    if !prompt_only {
-        common.check_max_tokens()?;
-    } else if common.min_tokens > 0 {
+    if common.max_tokens == Some(0) && !echo {
+        return Err(Refusal::validation(
+            "max_tokens",
+            "`max_tokens` must be strictly positive; 0 needs `echo`: true, for the prompt alone",
+        ));
+    }
+    if prompt_only && common.min_tokens > 0 {
         return Err(Refusal::validation(
             "min_tokens",
             "`min_tokens` must be 0 where `max_tokens` is",
@@ -386,11 +390,11 @@ mod tests {
         for (body, message) in [
             (
                 serde_json::json!({"prompt": "x", "max_tokens": 0}),
-                "`max_tokens` must be strictly positive",
+                "`max_tokens` must be strictly positive; 0 needs `echo`: true, for the prompt alone",
             ),
             (
                 serde_json::json!({"prompt": "x", "max_tokens": 0, "prompt_logprobs": 1}),
-                "`max_tokens` must be strictly positive",
+                "`max_tokens` must be strictly positive; 0 needs `echo`: true, for the prompt alone",
             ),
             (
                 serde_json::json!({"prompt": "x", "max_tokens": 0, "echo": true, "min_tokens": 1}),

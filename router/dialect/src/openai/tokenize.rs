@@ -1,5 +1,6 @@
 //! Reads `/tokenize` and `/chat_tokenize`.
 
+use super::common::refuse_tools;
 use super::messages::read_messages;
 use super::template_fields::{TEMPLATE_FIELDS, read_template_fields};
 use crate::bounds::Bounds;
@@ -63,7 +64,7 @@ pub fn read_tokenize(json: &Json, bounds: &Bounds) -> Result<TokenizeCall, Refus
     body.advisory(&["model"])?;
     let return_token_strs = body.boolean("return_token_strs")?.unwrap_or(false);
     let prompt = if let Some(messages) = messages {
-        body.refused_unless("tools", Json::is_empty)?;
+        refuse_tools(&mut body)?;
         let mut chat = read_messages(messages, bounds, &mut ignored)?;
         read_template_fields(&mut body, bounds, &mut chat)?;
         Prompt::Chat(chat)
