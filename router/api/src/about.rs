@@ -53,6 +53,8 @@ pub struct ServerInfo {
     pub revision: Option<String>,
     /// What the model computes in.
     pub dtype: String,
+    /// What the weights were read from.
+    pub weights: ServerWeights,
     /// Flags of the launcher, as they are in force.
     pub flags: ServerFlags,
     /// What follows from flags, model and memory.
@@ -63,6 +65,15 @@ pub struct ServerInfo {
     pub draining: bool,
     /// One entry: figures of this moment.
     pub internal_states: Vec<ServerState>,
+}
+
+/// Files of the weights.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ServerWeights {
+    /// `safetensors` or `gguf`.
+    pub format: &'static str,
+    /// Their names without folders, in shard order; those of GGUF files mostly tell the quantisation.
+    pub files: Vec<String>,
 }
 
 /// Flags without secrets.

@@ -5,12 +5,14 @@ use crate::app::AppState;
 use axum::extract::State;
 use axum::response::Response;
 use headrace_api::about::{
-    ModelInfo, ServerFlags, ServerInfo, ServerLimits, ServerLoad, ServerState, Version,
+    ModelInfo, ServerFlags, ServerInfo, ServerLimits, ServerLoad, ServerState, ServerWeights,
+    Version,
 };
 use headrace_api::tokenize::TokenizerInfo;
-use headrace_control::SchedulePolicy;
+use headrace_control::{SchedulePolicy, Weights};
 use headrace_dialect::refusal::{Dialect, Refusal};
 use serde_json::Value;
+use std::path::PathBuf;
 
 /// The server's version.
 #[utoipa::path(
@@ -106,6 +108,7 @@ fn make_server_info(state: &AppState) -> Result<ServerInfo, Refusal> {
         model_path: document.model_id.clone(),
         revision: document.revision.clone(),
         dtype: document.dtype.clone(),
+        weights: weights(&document.weights),
         flags: flags(state),
         limits: ServerLimits {
             max_model_len: context.max_total_tokens,
@@ -132,6 +135,22 @@ fn make_server_info(state: &AppState) -> Result<ServerInfo, Refusal> {
             preemptions: figures.preemptions,
         }],
     })
+}
+
+/// Names alone: where a server keeps its files is nobody's business.
+fn weights(weights: &Weights) -> ServerWeights {
+    let (format, files) = match weights {
+        Weights::Safetensors { files } => ("safetensors", files),
+        Weights::Gguf { files } => ("gguf", files),
+    };
+    let name = |file: &PathBuf| {
+        let name = file.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    };
+    ServerWeights {
+        format,
+        files: files.iter().map(name).collect(),
+    }
 }
 
 /// One by one, so that no new flag is shown before somebody has thought of it.

@@ -193,7 +193,9 @@ impl Server {
             model_id: "org/tiny".to_owned(),
             revision: Some("abc".to_owned()),
             pipeline_tag: None,
-            weights: Weights::Safetensors { files: Vec::new() },
+            weights: Weights::Safetensors {
+                files: vec!["/models/tiny/model.safetensors".into()],
+            },
             config: Value::Null,
             tokenizer: TokenizerSource::TokenizerJson {
                 path: path("tokenizer.json"),
