@@ -301,10 +301,13 @@ impl Drop for RequestLog {
             .get_mut()
             .unwrap_or_else(PoisonError::into_inner);
         let (end, detail) = match &record.end {
-            End::Unknown => ("client_left", ""),
-            End::Answered => ("answered", ""),
-            End::Finished(reason) => (reason.name(), ""),
-            End::Refused(detail) => ("error", detail.as_str()),
+            End::Unknown => ("client_left", None),
+            End::Answered => ("answered", None),
+            End::Finished(reason) => (reason.name(), None),
+            End::Refused(detail) => (
+                "error",
+                Some(detail.as_str()).filter(|detail| !detail.is_empty()),
+            ),
         };
         if record.is_generation && matches!(record.end, End::Unknown) {
             self.metrics.request_failed(FailureKind::Dropped);
