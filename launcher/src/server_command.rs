@@ -6,6 +6,7 @@ use crate::log::Log;
 use crate::model::{DownloadLine, DownloadProgress, HubModel, Place, download_command, locate};
 use crate::processes::{Child, Ending, Event, Output, reap, spawn, watch_signals};
 use crate::settings::one_line;
+use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use nix::sys::signal::Signal;
 use std::ffi::OsString;
@@ -100,6 +101,12 @@ pub(crate) fn is_meant(arguments: &[OsString]) -> bool {
 pub(crate) fn run(arguments: &[OsString], log: &Log) -> Result<u8, Failure> {
     let command = match ServerCommand::try_parse_from(arguments) {
         Ok(command) => command,
+        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            return Err(Failure::usage(
+                "text-generation-server: a subcommand is needed: `text-generation-server download-weights MODEL_ID` \
+                 downloads a model of the hub; `launcher --model-id MODEL_ID` serves one",
+            ));
+        }
         Err(error) if error.use_stderr() => return Err(one_line(&error)),
         Err(help_or_version) => {
             log.plain(help_or_version.render().to_string().trim_end());
@@ -142,7 +149,7 @@ fn download(flags: &DownloadFlags, log: &Log) -> Result<u8, Failure> {
             "--trust-remote-code has no effect: code that comes with a checkpoint is never run",
         );
     }
-    let Place::Hub(id) = locate(&flags.model_id)? else {
+    let Place::Hub(id) = locate(&flags.model_id, "MODEL_ID")? else {
         let id = &flags.model_id;
         log.info(&format!("{id} is on this machine: nothing to download"));
         return Ok(0);

@@ -125,7 +125,12 @@ fn what_is_not_here_is_refused_in_one_line() {
         ),
         (
             &["download-weights", "/no/such"],
-            "no such file or directory",
+            "error: MODEL_ID /no/such: no such file or directory",
+        ),
+        (&["download-weights", ""], "error: MODEL_ID: is empty"),
+        (
+            &[],
+            "a subcommand is needed: `text-generation-server download-weights MODEL_ID`",
         ),
         (&["download-weights"], "<MODEL_ID>"),
         (&["fly"], "'fly'"),

@@ -27,11 +27,11 @@ pub(crate) enum Place {
 }
 
 /// What exists on disk is a path; what looks like an id goes to the hub.
-pub(crate) fn locate(model_id: &str) -> Result<Place, Failure> {
+pub(crate) fn locate(model_id: &str, argument: &str) -> Result<Place, Failure> {
     if model_id.trim().is_empty() {
-        return Err(Failure::usage(
-            "--model-id: is empty; give a directory, a .gguf file or a hub id",
-        ));
+        return Err(Failure::usage(format!(
+            "{argument}: is empty; give a directory, a .gguf file or a hub id"
+        )));
     }
     let path = Path::new(model_id);
     if path.is_dir() {
@@ -44,14 +44,14 @@ pub(crate) fn locate(model_id: &str) -> Result<Place, Failure> {
         if is_gguf {
             return Ok(Place::Gguf(path.to_owned()));
         }
-        let line = format!("--model-id {model_id}: a file that is not a .gguf file");
+        let line = format!("{argument} {model_id}: a file that is not a .gguf file");
         return Err(Failure::new(line));
     }
     if !is_gguf && is_hub_id(model_id) {
         return Ok(Place::Hub(model_id.to_owned()));
     }
     Err(Failure::new(format!(
-        "--model-id {model_id}: no such file or directory"
+        "{argument} {model_id}: no such file or directory"
     )))
 }
 
@@ -82,7 +82,7 @@ mod tests {
         let text = folder.path().join("m.txt");
         std::fs::write(&gguf, "").expect("written");
         std::fs::write(&text, "").expect("written");
-        let at = |path: &Path| locate(path.to_str().expect("UTF-8"));
+        let at = |path: &Path| locate(path.to_str().expect("UTF-8"), "--model-id");
         assert_eq!(
             at(folder.path()),
             Ok(Place::Folder(folder.path().to_owned()))
@@ -90,10 +90,13 @@ mod tests {
         assert_eq!(at(&gguf), Ok(Place::Gguf(gguf.clone())));
         assert!(at(&text).is_err());
         assert_eq!(
-            locate(DEFAULT_MODEL),
+            locate(DEFAULT_MODEL, "--model-id"),
             Ok(Place::Hub(DEFAULT_MODEL.to_owned()))
         );
-        assert_eq!(locate("gpt2"), Ok(Place::Hub("gpt2".to_owned())));
+        assert_eq!(
+            locate("gpt2", "--model-id"),
+            Ok(Place::Hub("gpt2".to_owned()))
+        );
         for missing in [
             "/no/such",
             "./no-such",
@@ -103,14 +106,14 @@ mod tests {
             "a b",
             "~/m",
         ] {
-            let failure = locate(missing).expect_err(missing);
+            let failure = locate(missing, "--model-id").expect_err(missing);
             assert!(
                 failure.to_string().contains("no such file or directory"),
                 "{failure}"
             );
         }
         for empty in ["", " "] {
-            let failure = locate(empty).expect_err("no id");
+            let failure = locate(empty, "--model-id").expect_err("no id");
             assert!(failure.to_string().starts_with("--model-id: is empty"));
         }
     }

@@ -49,7 +49,7 @@ struct Download {
 impl ModelSource {
     pub(super) fn locate(settings: &ModelSettings) -> Result<Self, Failure> {
         Ok(Self {
-            place: locate(&settings.model_id)?,
+            place: locate(&settings.model_id, "--model-id")?,
             search: Search::NotBegun,
             download: None,
             progress: DownloadProgress::default(),
