@@ -161,7 +161,6 @@ fn join(flags: Flags, hostname: String, keys: KeyRing, warnings: Vec<String>) ->
             cors_allow_origin: server.cors_allow_origin,
             disable_grammar_support: server.disable_grammar_support,
             lenient_grammar: server.lenient_grammar,
-            trust_request_chat_template: server.trust_request_chat_template,
             strict_model_name: server.strict_model_name,
             guard_info_and_metrics: server.guard_info_and_metrics,
             completions_default_max_tokens: limits.completions_default_max_tokens,

@@ -95,7 +95,6 @@ fn the_router_is_told_of_queue_keys_and_grammar() {
         "--stall-timeout",
         "7",
         "--lenient-grammar",
-        "--trust-request-chat-template",
         "--guard-info-and-metrics",
     ];
     let flags = model_flags(&stage, &mut store, &more);
@@ -124,7 +123,6 @@ fn the_router_is_told_of_queue_keys_and_grammar() {
         ("max_queued_tokens", json!(5_000_000_000_u64)),
         ("stall_timeout_seconds", json!(7)),
         ("lenient_grammar", json!(true)),
-        ("trust_request_chat_template", json!(true)),
         ("guard_info_and_metrics", json!(true)),
     ] {
         assert_eq!(configure[field], expected, "{field}");

@@ -248,8 +248,6 @@ pub struct RouterConfig {
     pub disable_grammar_support: bool,
     /// Schema keywords that cannot be enforced are ignored, where else they are refused by name.
     pub lenient_grammar: bool,
-    /// Requests may bring a chat template of their own.
-    pub trust_request_chat_template: bool,
     /// Unknown model names are 404.
     pub strict_model_name: bool,
     /// `/info` and `/metrics` want a key too, where keys are set.

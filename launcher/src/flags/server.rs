@@ -59,11 +59,6 @@ pub(crate) struct ServerFlags {
     #[arg(long, env, value_parser = clap::builder::BoolishValueParser::new())]
     pub(crate) lenient_grammar: bool,
 
-    /// Chat requests may bring their own Jinja template in `chat_template`. It runs bounded in time and memory, in the
-    /// router; otherwise such requests are refused.
-    #[arg(long, env, value_parser = clap::builder::BoolishValueParser::new())]
-    pub(crate) trust_request_chat_template: bool,
-
     /// Seconds that a client may leave its stream unread, once its buffer is full, before it is dropped. Until then its
     /// sequence pauses.
     #[arg(long, env, default_value_t = 60)]

@@ -44,8 +44,6 @@ pub struct ChatRequest {
     /// Objects for templates that know documents, 1,024 at most.
     #[schema(value_type = Option<Vec<Object>>)]
     pub documents: Option<serde_json::Value>,
-    /// A template of the request's own; refused unless the server trusts requests with it.
-    pub chat_template: Option<String>,
 }
 
 /// A message of a chat.

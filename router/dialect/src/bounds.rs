@@ -54,8 +54,6 @@ pub struct Bounds {
     pub prompts: usize,
     /// Messages of a chat.
     pub messages: usize,
-    /// A request may bring its own chat template.
-    pub request_templates: bool,
 }
 
 impl Bounds {
@@ -77,7 +75,6 @@ impl Bounds {
             prompt_entries: PROMPT_ENTRIES,
             prompts: 1,
             messages: 16_384,
-            request_templates: false,
         };
         match dialect {
             Dialect::Native => common,

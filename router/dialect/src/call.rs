@@ -134,8 +134,6 @@ pub struct ChatPrompt {
     pub variables: serde_json::Map<String, serde_json::Value>,
     /// Objects for templates that know documents.
     pub documents: Vec<serde_json::Value>,
-    /// The request's own template, in place of the model's.
-    pub template: Option<String>,
     /// Characters of all contents.
     pub characters: usize,
     /// Bytes of all contents.

@@ -160,7 +160,6 @@ impl AppState {
             max_client_batch_size: config.max_client_batch_size,
         };
         Bounds {
-            request_templates: config.trust_request_chat_template,
             ..Bounds::of(dialect, flags)
         }
     }
@@ -417,7 +416,7 @@ mod tests {
             "max_total_tokens": null, "max_batch_prefill_tokens": null, "max_batch_total_tokens": null,
             "max_batch_size": null, "max_client_batch_size": 4, "validation_workers": 1,
             "payload_limit": 2_000_000, "api_keys": [], "admin_key": null, "max_queued_tokens": null,
-            "schedule_policy": "fcfs", "target_itl_ms": null, "stall_timeout_seconds": 60, "lenient_grammar": false, "trust_request_chat_template": false, "cors_allow_origin": [], "disable_grammar_support": false,
+            "schedule_policy": "fcfs", "target_itl_ms": null, "stall_timeout_seconds": 60, "lenient_grammar": false, "cors_allow_origin": [], "disable_grammar_support": false,
             "strict_model_name": false, "guard_info_and_metrics": false, "completions_default_max_tokens": null, "kv_cache_bytes": null,
             "block_size": 16, "prefix_caching": true, "poison_fresh_blocks": false, "log_level": "info",
             "compute_type": "cpu", "docker_label": null, "aip_predict_route": null, "aip_health_route": null

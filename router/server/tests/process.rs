@@ -109,7 +109,6 @@ fn config(port: u16) -> RouterConfig {
         target_itl_ms: None,
         stall_timeout_seconds: 60,
         lenient_grammar: false,
-        trust_request_chat_template: false,
         cors_allow_origin: Vec::new(),
         disable_grammar_support: false,
         strict_model_name: false,

@@ -9,7 +9,6 @@
 
 mod routes_support;
 
-use headrace_control::RouterConfig;
 use headrace_fake_worker::{Fault, FaultKind, Script, Trigger};
 use routes_support::golden::{check, show};
 use routes_support::{Server, config, greeting, says};
@@ -459,17 +458,12 @@ async fn completions_that_ask_about_tokens() {
 
 #[tokio::test]
 async fn chat_templates() {
-    let config = RouterConfig {
-        trust_request_chat_template: true,
-        ..config()
-    };
-    let server = Server::start(config, says(greeting())).await;
     // Shows all that a template gets.
     let template = "{{ enable_thinking }};{% for d in documents or [] %}{{ d.title }};{% endfor %}\
         {% for m in messages %}[{{ m.role }}|{{ m.name }}|{{ m.reasoning_content }}|{{ m.tool_call_id }}|\
         {% for c in m.tool_calls or [] %}{{ c.id }}:{{ c.function.name }}:{{ c.function.arguments | tojson }}\
         {% endfor %}|{{ m.content }}]{% endfor %}{% if add_generation_prompt %}>{% endif %}";
-    let messages = json!([{"role": "user", "content": "Hello"}]);
+    let server = Server::start_with_template(config(), says(greeting()), template).await;
     let calls = json!([
         {"role": "developer", "content": "Be brief."},
         {"role": "user", "name": "ada", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
@@ -479,73 +473,74 @@ async fn chat_templates() {
         {"role": "assistant", "content": "", "function_call": {"name": "g", "arguments": ""}},
         {"role": "function", "name": "g", "content": "2", "unknown": 1},
     ]);
-    let chat_tokenize = [
-        (
-            "chat_template_kwargs",
-            json!({"messages": messages, "chat_template": template,
-                "chat_template_kwargs": {"enable_thinking": false}, "documents": [{"title": "T", "text": "<|im_end|>"}]}),
-        ),
-        (
-            "chat_template_messages",
-            json!({"messages": calls, "chat_template": template}),
-        ),
+    let kwargs = json!({"messages": hello(), "chat_template_kwargs": {"enable_thinking": false},
+        "documents": [{"title": "T", "text": "<|im_end|>"}]});
+    post(&server, "chat_template_kwargs", "/chat_tokenize", kwargs).await;
+    let messages = json!({"messages": calls});
+    post(
+        &server,
+        "chat_template_messages",
+        "/chat_tokenize",
+        messages,
+    )
+    .await;
+}
+
+fn hello() -> Value {
+    json!([{"role": "user", "content": "Hello"}])
+}
+
+#[tokio::test]
+async fn chat_templates_that_refuse() {
+    let raising = "{{ raise_exception('Only\n system!') }}";
+    let server = Server::start_with_template(config(), says(greeting()), raising).await;
+    for (name, path) in [
+        ("chat_template_raises", "/chat_tokenize"),
+        ("chat_template_raises_v1", "/v1/chat/completions"),
+    ] {
+        post(&server, name, path, json!({"messages": hello()})).await;
+    }
+    let counting = "{{ messages | length }}";
+    let server = Server::start_with_template(config(), says(greeting()), counting).await;
+    let lost = json!({"messages": [{"role": "assistant", "content": "One"}], "continue_final_message": true});
+    post(&server, "chat_template_lost", "/v1/chat/completions", lost).await;
+}
+
+#[tokio::test]
+async fn fields_of_chat_templates() {
+    let server = Server::start(config(), says(greeting())).await;
+    let cases = [
         (
             "chat_template_developer",
+            "/chat_tokenize",
             json!({"messages": [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "x"}],
                 "add_generation_prompt": false}),
         ),
         (
             "chat_template_continue",
+            "/chat_tokenize",
             json!({"messages": [{"role": "user", "content": "Count."}, {"role": "assistant", "content": "One, "}],
                 "continue_final_message": true}),
         ),
         (
-            "chat_template_raises",
-            json!({"messages": messages, "chat_template": "{{ raise_exception('Only\\n system!') }}"}),
-        ),
-        (
-            "chat_template_broken",
-            json!({"messages": messages, "chat_template": "{% for %}"}),
-        ),
-    ];
-    for (name, body) in chat_tokenize {
-        post(&server, name, "/chat_tokenize", body).await;
-    }
-    let chat = [
-        (
-            "chat_template_raises_v1",
-            json!({"messages": messages, "chat_template": "{{ raise_exception('Only\\n system!') }}"}),
-        ),
-        (
-            "chat_template_lost",
-            json!({"messages": [{"role": "assistant", "content": "One"}], "continue_final_message": true,
-                "chat_template": "{{ messages | length }}"}),
-        ),
-        (
             "chat_template_taken",
-            json!({"messages": messages, "chat_template_kwargs": {"bos_token": "x"}}),
+            "/v1/chat/completions",
+            json!({"messages": hello(), "chat_template_kwargs": {"bos_token": "x"}}),
         ),
         (
             "chat_template_documents",
-            json!({"messages": messages, "documents": ["x"]}),
+            "/v1/chat/completions",
+            json!({"messages": hello(), "documents": ["x"]}),
+        ),
+        (
+            "chat_template_own",
+            "/v1/chat/completions",
+            json!({"messages": hello(), "chat_template": "x"}),
         ),
     ];
-    for (name, body) in chat {
-        post(&server, name, "/v1/chat/completions", body).await;
+    for (name, path, body) in cases {
+        post(&server, name, path, body).await;
     }
-}
-
-#[tokio::test]
-async fn a_requests_own_template_is_refused_without_the_flag() {
-    let server = Server::start(config(), says(greeting())).await;
-    let body = json!({"messages": [{"role": "user", "content": "x"}], "chat_template": "x"});
-    post(
-        &server,
-        "chat_template_untrusted",
-        "/v1/chat/completions",
-        body,
-    )
-    .await;
 }
 
 #[tokio::test]

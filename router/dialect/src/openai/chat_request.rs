@@ -33,7 +33,7 @@ pub fn read_chat(json: &Json, bounds: &Bounds) -> Result<ChatCall, Refusal> {
     let common = read_common(&mut body, bounds, &mut ignored)?;
     common.check_max_tokens()?;
     let mut chat = read_messages(body.required("messages")?, bounds, &mut ignored)?;
-    read_template_fields(&mut body, bounds, &mut chat)?;
+    read_template_fields(&mut body, &mut chat)?;
     let top_logprobs = body.u32("top_logprobs")?;
     let logprobs = body.boolean("logprobs")?;
     let max_completion_tokens = body.u32("max_completion_tokens")?;

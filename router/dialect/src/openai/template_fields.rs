@@ -1,6 +1,5 @@
 //! Reads what a request says about its chat template.
 
-use crate::bounds::Bounds;
 use crate::call::ChatPrompt;
 use crate::fields::Fields;
 use crate::json::Json;
@@ -18,9 +17,6 @@ const VARIABLE_BYTES: usize = 64 << 10;
 
 /// Entries of `documents` at most.
 const MAX_DOCUMENTS: usize = 1024;
-
-/// Bytes of a request's own template at most; the longest that models come with have a seventh of it.
-const TEMPLATE_BYTES: usize = 128 << 10;
 
 /// Names that a template gets from the server or from other fields of the request.
 const TAKEN: [&str; 21] = [
@@ -54,7 +50,6 @@ pub(super) const TEMPLATE_FIELDS: [&str; 3] =
 /// Reads the fields into `chat`.
 pub(super) fn read_template_fields(
     body: &mut Fields<'_>,
-    bounds: &Bounds,
     chat: &mut ChatPrompt,
 ) -> Result<(), Refusal> {
     chat.add_generation_prompt = body.boolean("add_generation_prompt")?;
@@ -77,28 +72,13 @@ pub(super) fn read_template_fields(
             .map(|document| document.to_string().len())
             .sum::<usize>();
     }
-    if let Some(text) = body
-        .string("chat_template")?
-        .filter(|text| !text.is_empty())
-    {
-        if !bounds.request_templates {
-            return Err(Refusal::validation(
-                "chat_template",
-                "`chat_template`: a request's own template is refused unless the server runs with \
-                 --trust-request-chat-template",
-            ));
-        }
-        if text.len() > TEMPLATE_BYTES {
-            return Err(Refusal::validation(
-                "chat_template",
-                format!(
-                    "`chat_template` must have at most {TEMPLATE_BYTES} bytes. Given: {}",
-                    text.len()
-                ),
-            ));
-        }
-        chat.weight += text.len();
-        chat.template = Some(text.to_owned());
+    // A template is a program: the model's own is the operator's choice, one of a request would be anybody's.
+    let own = body.string("chat_template")?;
+    if own.is_some_and(|text| !text.is_empty()) {
+        return Err(Refusal::validation(
+            "chat_template",
+            "`chat_template`: a request's own template is not supported",
+        ));
     }
     Ok(())
 }
@@ -183,50 +163,34 @@ fn read_documents(json: &Json) -> Result<Vec<Value>, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bounds::Flags;
-    use crate::refusal::Dialect;
     use serde_json::json;
 
     fn read(body: &Value) -> Result<ChatPrompt, String> {
-        let json = Json::parse(body.to_string().as_bytes()).unwrap();
-        read_with(&json, true)
+        read_json(&Json::parse(body.to_string().as_bytes()).unwrap())
     }
 
-    fn read_with(json: &Json, request_templates: bool) -> Result<ChatPrompt, String> {
-        let flags = Flags {
-            max_best_of: 2,
-            max_stop_sequences: 4,
-            max_top_n_tokens: 5,
-            max_client_batch_size: 4,
-        };
-        let bounds = Bounds {
-            request_templates,
-            ..Bounds::of(Dialect::OpenAi, flags)
-        };
+    fn read_json(json: &Json) -> Result<ChatPrompt, String> {
         let mut fields = Fields::of(json, "").unwrap();
         let mut chat = ChatPrompt::default();
-        read_template_fields(&mut fields, &bounds, &mut chat)
+        read_template_fields(&mut fields, &mut chat)
             .map(|()| chat)
             .map_err(|refusal| refusal.message().to_owned())
     }
 
     #[test]
-    fn a_requests_own_template_needs_the_servers_trust() {
-        let json = Json::parse(br#"{"chat_template": "{{ messages }}"}"#).unwrap();
+    fn a_requests_own_template_is_refused() {
         assert_eq!(
-            read_with(&json, false).unwrap_err(),
-            "Input validation error: `chat_template`: a request's own template is refused unless the server runs \
-             with --trust-request-chat-template"
+            read(&json!({"chat_template": "{{ messages }}"})).unwrap_err(),
+            "Input validation error: `chat_template`: a request's own template is not supported"
         );
-        let empty = Json::parse(br#"{"chat_template": ""}"#).unwrap();
-        assert!(read_with(&empty, false).is_ok());
+        assert!(read(&json!({"chat_template": ""})).is_ok());
     }
 
     #[test]
     fn fields_are_read() {
         let chat = read(&json!({
             "chat_template_kwargs": {"enable_thinking": false, "budget": 3, "words": ["a"]},
-            "documents": [{"title": "t", "text": "x"}], "chat_template": "{{ messages }}",
+            "documents": [{"title": "t", "text": "x"}],
             "add_generation_prompt": false, "continue_final_message": true, "add_special_tokens": true,
         }))
         .unwrap();
@@ -235,7 +199,6 @@ mod tests {
             json!({"enable_thinking": false, "budget": 3, "words": ["a"]})
         );
         assert_eq!(chat.documents, [json!({"title": "t", "text": "x"})]);
-        assert_eq!(chat.template.as_deref(), Some("{{ messages }}"));
         assert_eq!(chat.continue_final_message, Some(true));
         assert!(chat.add_special_tokens);
         let none = json!({"chat_template_kwargs": null, "documents": [], "chat_template": ""});
@@ -293,10 +256,6 @@ mod tests {
                 format!("{shape}documents: invalid type: map, expected a sequence of maps"),
             ),
             (
-                json!({"chat_template": "x".repeat((128 << 10) + 1)}),
-                format!("{prefix}`chat_template` must have at most 131072 bytes. Given: 131073"),
-            ),
-            (
                 json!({"chat_template": {}}),
                 format!("{shape}chat_template: invalid type: map, expected a string"),
             ),
@@ -305,7 +264,7 @@ mod tests {
             assert_eq!(read(&body), Err(message));
         }
         let twice = Json::parse(br#"{"chat_template_kwargs": {"a": 1, "a": 2}}"#).unwrap();
-        let message = read_with(&twice, true).unwrap_err();
+        let message = read_json(&twice).unwrap_err();
         assert!(message.ends_with("key \"a\" is given twice"));
     }
 }

@@ -66,7 +66,7 @@ pub fn read_tokenize(json: &Json, bounds: &Bounds) -> Result<TokenizeCall, Refus
     let prompt = if let Some(messages) = messages {
         refuse_tools(&mut body)?;
         let mut chat = read_messages(messages, bounds, &mut ignored)?;
-        read_template_fields(&mut body, bounds, &mut chat)?;
+        read_template_fields(&mut body, &mut chat)?;
         Prompt::Chat(chat)
     } else {
         for key in TEMPLATE_FIELDS {

@@ -161,7 +161,6 @@ fn config(setup: &Setup) -> RouterConfig {
         target_itl_ms: None,
         stall_timeout_seconds: 600,
         lenient_grammar: false,
-        trust_request_chat_template: false,
         cors_allow_origin: Vec::new(),
         disable_grammar_support: false,
         strict_model_name: false,

@@ -10,8 +10,7 @@ use headrace_dialect::refusal::{Cause, Refusal};
 use headrace_dialect::shape::{TextShape, Truncation, TruncationSide};
 use headrace_dialect::shown_prompt::EchoText;
 use headrace_text::{
-    ChatTemplate, Encoding, Infill, RenderOptions, RenderedPrompt, SpecialText, TemplateError,
-    Tokenizer,
+    Encoding, Infill, RenderOptions, RenderedPrompt, SpecialText, TemplateError, Tokenizer,
 };
 
 /// How prompts are cut.
@@ -208,20 +207,10 @@ fn encode_chat(
 }
 
 fn render(services: &ModelServices, chat: &ChatPrompt) -> Result<RenderedPrompt, Refusal> {
-    let own;
-    let template = match &chat.template {
-        Some(text) => {
-            own = ChatTemplate::compile(text, &services.tokenizer).map_err(|error| {
-                Refusal::new(Cause::Template, format!("Template error: {error}"))
-                    .with_param("chat_template")
-            })?;
-            &own
-        }
-        None => services
-            .template
-            .as_deref()
-            .map_err(|problem| template_refusal(problem))?,
-    };
+    let template = services
+        .template
+        .as_deref()
+        .map_err(|problem| template_refusal(problem))?;
     let continues = chat.continues();
     let options = RenderOptions {
         add_generation_prompt: chat.add_generation_prompt.unwrap_or(!continues),

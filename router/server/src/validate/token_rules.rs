@@ -95,10 +95,15 @@ pub(super) fn check_choice(sampling: &SamplingParams) -> Result<(), Refusal> {
         is_suppressed || sampling.bad_words.iter().any(|word| **word == [*id])
     };
     if !allowed.is_empty() && allowed.iter().all(is_banned) {
-        return Err(Refusal::validation(
-            "allowed_token_ids",
-            "`allowed_token_ids`: `bad_words` and `min_tokens` leave none of them",
-        ));
+        let why = if sampling.bad_words.is_empty() {
+            "until `min_tokens` are out, none of them may come"
+        } else if sampling.min_tokens == 0 {
+            "`bad_words` leave none of them"
+        } else {
+            "`bad_words` and `min_tokens` leave none of them"
+        };
+        let message = format!("`allowed_token_ids`: {why}");
+        return Err(Refusal::validation("allowed_token_ids", message));
     }
     Ok(())
 }

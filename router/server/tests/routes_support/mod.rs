@@ -64,7 +64,6 @@ pub fn config() -> RouterConfig {
         target_itl_ms: None,
         stall_timeout_seconds: 60,
         lenient_grammar: false,
-        trust_request_chat_template: false,
         cors_allow_origin: Vec::new(),
         disable_grammar_support: false,
         strict_model_name: false,
@@ -165,6 +164,15 @@ impl Answer {
 impl Server {
     pub async fn start(config: RouterConfig, script: Script) -> Self {
         let server = Self::start_unready(config, script, true);
+        server.wait_ready().await;
+        server
+    }
+
+    /// The model comes with this chat template.
+    pub async fn start_with_template(config: RouterConfig, script: Script, template: &str) -> Self {
+        let server = Self::start_unready(config, script, false);
+        std::fs::write(server.folder.path().join("chat_template.jinja"), template).unwrap();
+        server.group_up(1);
         server.wait_ready().await;
         server
     }

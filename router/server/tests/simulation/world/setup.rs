@@ -24,7 +24,7 @@ fn flags() -> RouterConfig {
         "max_batch_size": null, "max_queued_tokens": null, "schedule_policy": "fcfs", "target_itl_ms": null,
         "stall_timeout_seconds": 60, "max_client_batch_size": 4, "validation_workers": 2, "payload_limit": 2_000_000,
         "api_keys": [], "admin_key": null, "cors_allow_origin": [], "disable_grammar_support": false,
-        "lenient_grammar": false, "trust_request_chat_template": false, "strict_model_name": false, "guard_info_and_metrics": false, "completions_default_max_tokens": null,
+        "lenient_grammar": false, "strict_model_name": false, "guard_info_and_metrics": false, "completions_default_max_tokens": null,
         "kv_cache_bytes": null, "block_size": 16, "prefix_caching": true, "poison_fresh_blocks": false,
         "log_level": "error", "compute_type": "cpu", "docker_label": null,
     }))
