@@ -16,6 +16,7 @@ use hyper_util::service::TowerToHyperService;
 use nix::sys::socket::{setsockopt, sockopt};
 use std::future::Future;
 use std::io::ErrorKind;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -131,15 +132,9 @@ async fn serve_with(
         );
         let client = SharedStream::new(stream);
         let stream = TokioIo::new(TimedWrites::new(client.clone(), stall_timeout));
-        let connection = server.serve_connection(stream, service);
-        let is_stopping = is_stopping.clone();
-        tokio::spawn(async move {
-            tokio::select! {
-                () = run_connection(connection, is_stopping) => {}
-                // What it asked for is dropped with the connection, and so cancelled.
-                () = client.left() => tracing::debug!("connection: the client left"),
-            }
-        });
+        // Boxed: each future that it is handed through would have room for it otherwise, in every open stream.
+        let connection = Box::pin(server.serve_connection(stream, service));
+        tokio::spawn(run_connection(connection, client, is_stopping.clone()));
     }
     drop(listener);
     drop(is_stopping);
@@ -148,20 +143,26 @@ async fn serve_with(
     stopping.closed().await;
 }
 
-/// One connection to its end; told to stop it finishes the response under way.
+/// One connection to its end, or until its client has left; told to stop it finishes the response under way.
 async fn run_connection<S>(
-    connection: http1::Connection<TokioIo<TimedWrites>, S>,
+    mut connection: Pin<Box<http1::Connection<TokioIo<TimedWrites>, S>>>,
+    client: SharedStream,
     mut is_stopping: watch::Receiver<()>,
 ) where
     S: HttpService<Incoming, ResBody = Body>,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let mut connection = std::pin::pin!(connection);
-    let result = tokio::select! {
-        result = connection.as_mut() => result,
-        _ = is_stopping.changed() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    let mut left = pin!(client.left());
+    let mut stops = true;
+    let result = loop {
+        tokio::select! {
+            result = connection.as_mut() => break result,
+            // What it asked for is dropped with the connection, and so cancelled.
+            () = left.as_mut() => return tracing::debug!("connection: the client left"),
+            _ = is_stopping.changed(), if stops => {
+                stops = false;
+                connection.as_mut().graceful_shutdown();
+            }
         }
     };
     if let Err(error) = result {
