@@ -11,6 +11,7 @@ themselves (`audit`, `check_sums`) and the switches of planted mistakes: both ar
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import re
@@ -23,6 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent
 CRATE = Path("router/scheduler")
 FILES = re.compile(r"src/(group|tree|queue|pool|sequence|scheduler|dispatcher|crash)\b")
 CHECKS = re.compile(r"audit|check_sums|Debug")
+# All caught, some missed, some timed out (cargo-mutants' exit codes).
+RAN = (0, 2, 3)
 PROFILE = """
 [profile.dev]
 opt-level = 1
@@ -88,17 +91,19 @@ def main() -> None:
         chosen = (
             lines(args.only) if args.only else random.Random(args.seed).sample(names, args.sample)
         )
-        patterns = [f"^{re.escape(name)}$" for name in chosen]
-        config = "\n".join(f"'{pattern}'," for pattern in patterns)
+        # JSON's strings are TOML's too: a name may hold quotes (`+'a`).
+        config = "\n".join(json.dumps(f"^{re.escape(name)}$") + "," for name in chosen)
         (workspace / ".cargo").mkdir(exist_ok=True)
         (workspace / ".cargo/mutants.toml").write_text(f"examine_re = [\n{config}\n]\n")
         environment = os.environ | {"HEADRACE_SIMULATION_SEEDS": str(args.seeds)}
-        subprocess.run(
+        done = subprocess.run(
             [*command, "--timeout", str(args.timeout), "--baseline", "skip"],
             cwd=workspace,
             env=environment,
             check=False,
         )
+        if done.returncode not in RAN:
+            raise SystemExit(f"cargo mutants ended with {done.returncode}")
         results = workspace / "mutants.out"
         caught = lines(results / "caught.txt") + lines(results / "timeout.txt")
         missed = lines(results / "missed.txt")
