@@ -67,7 +67,7 @@ pub struct KserveHealth {
 /// Body of `infer`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub struct InferenceRequest {
-    /// Given back.
+    /// Given back. `/abort` ends the request by it, if a `request_id` could be so.
     #[schema(max_length = 1024)]
     pub id: Option<String>,
     /// How to generate, for every prompt.

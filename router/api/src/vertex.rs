@@ -11,6 +11,20 @@ pub struct VertexRequest {
     /// At least one; they run at the same time.
     #[schema(min_items = 1)]
     pub instances: Vec<VertexInstance>,
+    /// What the request is called; `/abort` ends it by this. An instance may have a name of its own.
+    #[schema(
+        min_length = 1,
+        max_length = 128,
+        pattern = "^[A-Za-z0-9_.:/+=~@-]{1,128}$"
+    )]
+    pub request_id: Option<String>,
+    /// The same, as `SGLang` calls it.
+    #[schema(
+        min_length = 1,
+        max_length = 128,
+        pattern = "^[A-Za-z0-9_.:/+=~@-]{1,128}$"
+    )]
+    pub rid: Option<String>,
 }
 
 /// A prompt with TGI's parameters, or a chat request.

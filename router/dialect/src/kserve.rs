@@ -8,6 +8,7 @@ use crate::json::Json;
 use crate::native::read_prompts;
 use crate::openai::check_model;
 use crate::refusal::{Cause, Refusal};
+use crate::request_id;
 use headrace_api::kserve::{OutputTensor, TensorData};
 use headrace_text::OneLine;
 
@@ -89,6 +90,7 @@ pub fn read_infer(json: &Json, native: &Bounds, openai: &Bounds) -> Result<Infer
         // Answers are JSON: nothing follows in binary.
         fields.refused_unless("binary_data_output", |value| *value == Json::Bool(false))
     })?;
+    body.advisory(&request_id::KEYS)?;
     body.finish(&mut ignored);
     ignored.take(&request.ignored);
     let mut call = request.call;

@@ -1,4 +1,5 @@
-//! What a client may call its request: the header `x-request-id`, and `request_id` (vLLM) or `rid` (`SGLang`) in a body.
+//! What a client may call its request: the header `x-request-id`, and in a body `request_id` (vLLM), `rid` (`SGLang`) or
+//! `id` (`KServe`).
 
 use crate::fields::Fields;
 use crate::json::Json;
@@ -40,6 +41,23 @@ pub fn in_native_body(json: &Json) -> Result<Option<String>, Refusal> {
         Some((_, parameters @ Json::Object(_))) => of(&mut Fields::of(parameters, "parameters")?),
         _ => Ok(None),
     }
+}
+
+/// The id that a `KServe` body gives: as on native routes, else its own `id`, unless that cannot stand in a header (the
+/// protocol allows any string).
+pub fn in_infer_body(json: &Json) -> Result<Option<String>, Refusal> {
+    if let Some(id) = in_native_body(json)? {
+        return Ok(Some(id));
+    }
+    let Json::Object(_) = json else {
+        return Ok(None);
+    };
+    // Of another type: whoever reads the rest says what is wrong.
+    let id = match Fields::of(json, "")?.get("id")? {
+        Some(Json::String(id)) if is_acceptable(id) => Some(id.clone()),
+        _ => None,
+    };
+    Ok(id)
 }
 
 fn of(fields: &mut Fields<'_>) -> Result<Option<String>, Refusal> {
@@ -99,6 +117,28 @@ mod tests {
             serde_json::json!({"request_id": null, "rid": null}),
         ] {
             assert_eq!(read(&body), Ok(None), "{body}");
+        }
+    }
+
+    #[test]
+    fn kserves_id_is_one_if_it_can_be() {
+        let read = |body: serde_json::Value| {
+            let json = Json::parse(body.to_string().as_bytes()).unwrap();
+            in_infer_body(&json).unwrap()
+        };
+        let id = |id: &str| Some(id.to_owned());
+        assert_eq!(read(serde_json::json!({"id": "a-1"})), id("a-1"));
+        assert_eq!(read(serde_json::json!({"id": "a", "rid": "b"})), id("b"));
+        let inner = serde_json::json!({"id": "a", "parameters": {"request_id": "b"}});
+        assert_eq!(read(inner), id("b"));
+        for odd in [
+            serde_json::json!({"id": "two words"}),
+            serde_json::json!({"id": ""}),
+            serde_json::json!({"id": 7}),
+            serde_json::json!({"id": null}),
+            serde_json::json!([]),
+        ] {
+            assert_eq!(read(odd), None);
         }
     }
 

@@ -8,6 +8,7 @@ use crate::json::Json;
 use crate::native::{NativeRoute, read_generate};
 use crate::openai::read_chat;
 use crate::refusal::{Cause, Dialect, Refusal};
+use crate::request_id;
 
 /// A read request.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +30,8 @@ pub struct Instance {
     pub model: Option<String>,
     /// Put before the text, under `return_full_text`.
     pub prefix: Option<String>,
+    /// What the client calls it.
+    pub id: Option<String>,
 }
 
 /// The name of an instance in errors and headers.
@@ -51,6 +54,7 @@ pub fn read_vertex(json: &Json, native: &Bounds, openai: &Bounds) -> Result<Vert
             return Err(Refusal::wrong_type("instances", &found, "a sequence"));
         }
     };
+    body.advisory(&request_id::KEYS)?;
     body.finish(&mut ignored);
     if items.is_empty() {
         // TGI's words, and its type.
@@ -103,6 +107,7 @@ fn read_instance(
             call: request.call,
             dialect: Dialect::Native,
             model: None,
+            id: request_id::in_native_body(json)?,
         };
         (instance, request.ignored)
     } else {
@@ -118,6 +123,7 @@ fn read_instance(
             dialect: Dialect::OpenAi,
             model: request.model,
             prefix: None,
+            id: request_id::in_body(json)?,
         };
         (instance, request.ignored)
     };
@@ -181,6 +187,29 @@ mod tests {
                 "instances[1].odd"
             ]
         );
+    }
+
+    #[test]
+    fn a_request_and_each_of_its_instances_may_have_a_name() {
+        let chat = json!([{"role": "user", "content": "b"}]);
+        let call = read(&json!({"request_id": "all", "instances": [
+            {"inputs": "a", "request_id": "x"},
+            {"inputs": "a", "parameters": {"rid": "y"}},
+            {"messages": chat, "rid": "z"},
+            {"inputs": "a"},
+        ]}))
+        .unwrap();
+        let ids: Vec<_> = call
+            .instances
+            .iter()
+            .map(|part| part.id.as_deref())
+            .collect();
+        assert_eq!(ids, [Some("x"), Some("y"), Some("z"), None]);
+        assert!(call.ignored.is_empty(), "{:?}", call.ignored);
+        let bad = json!({"instances": [{"inputs": "a", "rid": "two words"}]});
+        let message = read(&bad).unwrap_err().message().to_owned();
+        assert!(message.contains("`rid` must have 1 to 128"), "{message}");
+        assert!(message.ends_with("(instances[0])"), "{message}");
     }
 
     #[test]

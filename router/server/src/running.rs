@@ -55,13 +55,17 @@ impl RunningRequests {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters a request, or a part of one, under the ids that its client may know it by.
+    /// Enters a request, or a part of one, under the ids that its client may know it by; a part may have a name of its
+    /// own, and its end is the request's.
     pub(crate) fn register(
         self: &Arc<Self>,
         log: &Arc<RequestLog>,
+        name: Option<String>,
         caller: &Caller,
     ) -> Registration {
-        self.enter(log.ids(), Arc::as_ptr(log).addr(), caller)
+        let mut ids = log.ids();
+        ids.extend(name);
+        self.enter(ids, Arc::as_ptr(log).addr(), caller)
     }
 
     fn enter(self: &Arc<Self>, ids: Vec<String>, log: usize, caller: &Caller) -> Registration {

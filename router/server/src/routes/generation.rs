@@ -130,8 +130,20 @@ impl Generation {
         call: Call,
         dialect: Dialect,
     ) -> Result<Self, Refusal> {
+        Self::start_named(state, log, None, permit, call, dialect).await
+    }
+
+    /// As [`Generation::start`], for what has a name of its own beside the request's.
+    pub(crate) async fn start_named(
+        state: &AppState,
+        log: &Arc<RequestLog>,
+        name: Option<String>,
+        permit: impl Into<Arc<OwnedSemaphorePermit>>,
+        call: Call,
+        dialect: Dialect,
+    ) -> Result<Self, Refusal> {
         let caller = log.caller();
-        let registration = state.running().register(log, &caller);
+        let registration = state.running().register(log, name, &caller);
         let submit = Self::submit(state, log, call, dialect, &registration);
         // What an abort leaves unfinished is dropped, and with it whatever was submitted.
         let submitted = tokio::select! {

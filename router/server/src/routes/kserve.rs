@@ -19,6 +19,7 @@ use headrace_api::kserve::{
 use headrace_dialect::call::Prompt;
 use headrace_dialect::kserve::{InferCall, check_path_model, output_tensors, read_infer};
 use headrace_dialect::refusal::{Cause, Dialect, Refusal};
+use headrace_dialect::request_id;
 use http::StatusCode;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -251,6 +252,7 @@ async fn run_infer(
     request: Request,
 ) -> Result<Response, Refusal> {
     let json = body::read_call(state, request).await?;
+    log.set_body_id(request_id::in_infer_body(&json)?);
     let permit = state.admit()?;
     let ModelPath { model, version } = known(state, path)?;
     let InferCall {
@@ -269,7 +271,9 @@ async fn run_infer(
         characters: call.prompts.iter().map(Prompt::characters).sum(),
         compute_time: true,
     };
-    let generation = Generation::start(state, log, permit, call, Dialect::Native).await?;
+    // Also beside a `request_id`.
+    let generation =
+        Generation::start_named(state, log, id.clone(), permit, call, Dialect::Native).await?;
     let mut texts = texts(generation).await?;
     for (text, prefix) in texts.iter_mut().zip(prefixes.into_iter().flatten()) {
         text.insert_str(0, &prefix);

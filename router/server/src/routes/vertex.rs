@@ -15,6 +15,7 @@ use headrace_api::errors::ErrorResponse;
 use headrace_api::vertex::{VertexRequest, VertexResponse};
 use headrace_dialect::call::Prompt;
 use headrace_dialect::refusal::{Cause, Dialect, Refusal};
+use headrace_dialect::request_id;
 use headrace_dialect::vertex::{Instance, place, read_vertex};
 use std::sync::Arc;
 
@@ -45,6 +46,7 @@ async fn run(
     request: Request,
 ) -> Result<Response, Refusal> {
     let json = body::read_call(state, request).await?;
+    log.set_body_id(request_id::in_body(&json)?);
     // One place in the house for all of them, as for the prompts of a completion.
     let permit = Arc::new(state.admit()?);
     let call = read_vertex(
@@ -69,9 +71,10 @@ async fn run(
                 call,
                 dialect,
                 prefix,
+                id,
                 ..
             } = instance;
-            let generation = Generation::start(state, log, permit, call, dialect).await;
+            let generation = Generation::start_named(state, log, id, permit, call, dialect).await;
             match generation {
                 Ok(generation) => Ok((generation, prefix)),
                 Err(refusal) => Err(placed(refusal, index)),

@@ -15,21 +15,21 @@ use tokio::task::JoinHandle;
 use tower::ServiceExt;
 
 /// Long answers, a token every few milliseconds.
-fn slow() -> Script {
+pub(super) fn slow() -> Script {
     Script {
         step_micros: 3_000,
         ..says(bytes_of(&"abcdefgh".repeat(500)))
     }
 }
 
-fn roomy() -> RouterConfig {
+pub(super) fn roomy() -> RouterConfig {
     RouterConfig {
         max_total_tokens: Some(1024),
         ..config()
     }
 }
 
-fn post(path: &str, headers: &[(&str, &str)], body: &Value) -> Request<Body> {
+pub(super) fn post(path: &str, headers: &[(&str, &str)], body: &Value) -> Request<Body> {
     let mut builder = Request::post(path).header("content-type", "application/json");
     for (name, value) in headers {
         builder = builder.header(*name, *value);
@@ -38,18 +38,18 @@ fn post(path: &str, headers: &[(&str, &str)], body: &Value) -> Request<Body> {
 }
 
 /// Sends in the background.
-fn begin(server: &Arc<Server>, request: Request<Body>) -> JoinHandle<Answer> {
+pub(super) fn begin(server: &Arc<Server>, request: Request<Body>) -> JoinHandle<Answer> {
     let server = Arc::clone(server);
     tokio::spawn(async move { server.send(request).await })
 }
 
-async fn abort(server: &Server, body: &Value) -> u64 {
+pub(super) async fn abort(server: &Server, body: &Value) -> u64 {
     let answer = server.post("/abort", body).await;
     assert_eq!(answer.status, 200, "{}", answer.body);
     answer.json()["aborted"].as_u64().unwrap()
 }
 
-async fn wait_running(server: &Server, count: u64) {
+pub(super) async fn wait_running(server: &Server, count: u64) {
     server
         .wait("running", |server| server.stats().running == count)
         .await;
@@ -183,55 +183,6 @@ async fn a_paused_sequence_is_aborted_while_nobody_reads() {
     assert!(
         text.trim_end().ends_with("\"error_type\":\"generation\"}"),
         "{text}"
-    );
-    server.wait_idle().await;
-}
-
-#[tokio::test]
-async fn both_requests_of_one_id_are_meant_and_every_name_of_a_request_finds_it() {
-    let server = Arc::new(Server::start(roomy(), slow()).await);
-    let body = json!({"prompt": "a", "request_id": "from-body"});
-    let twins: Vec<_> = (0..2)
-        .map(|_| {
-            let headers = [("x-request-id", "from-header")];
-            begin(&server, post("/v1/completions", &headers, &body))
-        })
-        .collect();
-    wait_running(&server, 2).await;
-    assert_eq!(
-        abort(&server, &json!({"request_id": "from"})).await,
-        0,
-        "whole ids"
-    );
-    assert_eq!(
-        abort(&server, &json!({"request_id": "from-header"})).await,
-        2
-    );
-    for twin in twins {
-        let answer = twin.await.unwrap();
-        assert_eq!(answer.json()["error"]["code"], "aborted");
-        assert_eq!(answer.header("x-request-id"), "from-body");
-    }
-    let again = begin(&server, post("/v1/completions", &[], &body));
-    wait_running(&server, 1).await;
-    assert_eq!(abort(&server, &json!({"rid": "from-body"})).await, 1);
-    assert_eq!(again.await.unwrap().status, 500);
-    // A refused request has its id too, and one that is no id is refused.
-    let refused = json!({"prompt": "", "request_id": "refused"});
-    let refused = server.post("/v1/completions", &refused).await;
-    assert_eq!(refused.status, 400);
-    assert_eq!(refused.header("x-request-id"), "refused");
-    let bad = server
-        .post(
-            "/generate",
-            &json!({"inputs": "x", "parameters": {"rid": "a b"}}),
-        )
-        .await;
-    assert_eq!(bad.status, 422);
-    assert!(
-        bad.body.contains("`rid` must have 1 to 128"),
-        "{}",
-        bad.body
     );
     server.wait_idle().await;
 }

@@ -7,6 +7,7 @@
 )]
 
 mod abort;
+mod abort_names;
 mod about;
 mod control;
 mod extremes;

@@ -62,6 +62,26 @@ fn native_body(fields: &Value) -> Value {
     json!({"inputs": "Hello", "parameters": fields})
 }
 
+/// The same in `KServe`'s form: the prompt as a string, and as the bytes that TGI takes.
+fn tensor_bodies(body: &Value) -> [Value; 2] {
+    let prompt = body["inputs"].as_str().unwrap();
+    let parameters = body.get("parameters").cloned().unwrap_or(json!({}));
+    let of = |shape: usize, data: Value| {
+        let tensor = json!({"name": "a", "shape": [shape], "datatype": "BYTES", "data": data});
+        json!({"inputs": [tensor], "parameters": parameters})
+    };
+    [
+        of(1, json!([prompt])),
+        of(prompt.len(), json!(prompt.as_bytes())),
+    ]
+}
+
+/// A chat as an instance of `/vertex`, if it may be one: one choice.
+fn chat_instance(body: &Value) -> Option<Value> {
+    let is_single = body.get("n").is_none_or(|n| n == 1);
+    is_single.then(|| json!({"instances": [body]}))
+}
+
 async fn expect(server: &Server, path: &str, body: &Value, said: &Said, dialect: Dialect) {
     let answer = server.post(path, body).await;
     let place = format!("{path} {body:.300}: {} {:.500}", answer.status, answer.body);
@@ -93,6 +113,21 @@ async fn expect(server: &Server, path: &str, body: &Value, said: &Said, dialect:
     }
 }
 
+/// A chat's verdict on `/vertex`: the status is native, and the words are (which name some fields otherwise), with the place.
+async fn expect_instance(server: &Server, body: &Value, said: &Said) {
+    let answer = server.post("/vertex", body).await;
+    let place = format!("{body:.300}: {} {:.500}", answer.status, answer.body);
+    if let Refused(..) = said {
+        assert_eq!(answer.status, 422, "{place}");
+        let error = answer.json();
+        assert_eq!(error["error_type"], "validation", "{place}");
+        let message = error["error"].as_str().unwrap();
+        assert!(message.ends_with("(instances[0])"), "{place}");
+    } else {
+        assert_eq!(answer.status, 200, "{place}");
+    }
+}
+
 /// Asks for all of them on every route.
 pub(super) async fn check(meanings: Vec<Meaning>) {
     let server = Server::start(config(), says(greeting())).await;
@@ -106,6 +141,11 @@ pub(super) async fn check(meanings: Vec<Meaning>) {
             expect(&server, "/", &streamed, &native, Dialect::Native).await;
             let instances = json!({"instances": [body]});
             expect(&server, "/vertex", &instances, &native, Dialect::Native).await;
+            for body in tensor_bodies(&body) {
+                for path in ["/v2/models/m/infer", "/v2/models/m/versions/1/infer"] {
+                    expect(&server, path, &body, &native, Dialect::Native).await;
+                }
+            }
         }
         for (path, body, said) in [
             ("/v1/completions", json!({"prompt": "Hello"}), &completion),
@@ -121,6 +161,11 @@ pub(super) async fn check(meanings: Vec<Meaning>) {
                 expect(&server, path, &body, said, Dialect::OpenAi).await;
                 expect(&server, path, &streamed, said, Dialect::OpenAi).await;
                 expect(&server, "/invocations", &body, said, Dialect::OpenAi).await;
+                if path == "/v1/chat/completions"
+                    && let Some(instances) = chat_instance(&body)
+                {
+                    expect_instance(&server, &instances, said).await;
+                }
             }
         }
         assert!(!name.is_empty());
