@@ -325,8 +325,6 @@ impl Dispatcher {
             record.cleared_until = length + REMEMBERED_IDS;
             self.isolation.forget(index);
             self.set_isolated(index, false);
-        } else if !isolated && record.stints == 0 && length > record.cleared_until {
-            sequence.crashes = None;
         }
     }
 }

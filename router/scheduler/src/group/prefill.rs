@@ -42,8 +42,8 @@ impl Group {
     }
 
     /// Gives the first prefill one half of a bounded step, the next of its class one half of the rest, and so on; what
-    /// waits comes last. What is left goes to the first, and then to whoever waits. `false`: nothing was planned, for it is alone or has not
-    /// its blocks.
+    /// waits comes last. What is left goes to the first, and then to whoever waits. `false`: nothing was planned, for
+    /// it is alone or has not its blocks.
     pub(super) fn divide_share(&mut self, dispatcher: &mut Dispatcher, draft: &mut Draft) -> bool {
         let Some(first) = self.started_prefills(dispatcher).next() else {
             return false;

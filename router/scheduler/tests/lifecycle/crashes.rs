@@ -361,6 +361,23 @@ fn a_crash_without_a_suspect_ends_the_isolation() {
     assert_eq!(scene.step(), [1, 2, 3, 4]);
 }
 
+/// Likewise for those that are run one at a time: a crash of none of them ends that.
+#[test]
+fn a_crash_without_those_run_one_at_a_time_ends_that() {
+    let mut scene = scene(3, 60);
+    let mut doom = Doom::together(&[1, 2]);
+    // The search takes three crashes, and two more tell that it must be both.
+    while doom.crashes < 5 {
+        scene.live(&mut doom);
+    }
+    for _ in 0..6 {
+        let rows = scene.step();
+        assert!(rows == [1] || rows == [3], "{rows:?}: by turns");
+    }
+    scene.crash();
+    assert_eq!(scene.step(), [1, 2, 3]);
+}
+
 #[test]
 fn a_suspect_that_is_cancelled_or_paused_holds_up_no_search() {
     let mut scene = scene(4, 9);
