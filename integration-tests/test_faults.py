@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+import deadly_worker
 import httpx
 import pytest
 from conftest import FULL, Server, StartServer, children_of, wait_ready
@@ -112,6 +115,53 @@ def test_a_stopped_worker_is_found_and_its_streams_go_on(
         heard = [stream.result(timeout=STOPPED_SECONDS) for stream in streams]
     assert_same(heard, undisturbed)
     assert_nothing_held(shared)
+
+
+@pytest.fixture
+def deadly_python(tmp_path: Path) -> Path:
+    """A Python whose worker dies of some requests: see `deadly_worker`."""
+    script = tmp_path / "python"
+    worker = Path(deadly_worker.__file__)
+    script.write_text(
+        f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(str(worker))} "$@"\n'
+    )
+    script.chmod(0o755)
+    return script
+
+
+@pytest.mark.timeout(900)
+def test_requests_that_kill_the_worker_end_with_an_error_and_the_others_are_undisturbed(
+    start_server: StartServer, deadly_python: Path
+) -> None:
+    # Small steps: most of the time goes into starting workers, and those begin with the largest step.
+    small = ("--max-batch-prefill-tokens", "32", "--max-batch-size", "8")
+    # The deaths of the search are more than these restarts, and do not count.
+    server = start_server("--python", str(deadly_python), "--max-restarts", "2", *small)
+    good = asks(4)
+    due = listen_to_all(server, good)
+    # One at its first token, and one in the middle of its stream.
+    at = [0, 5]
+    bad = [
+        Ask(
+            f"Poison {output}.",
+            {"max_new_tokens": 20, "do_sample": True, "seed": deadly_worker.DEADLY + output},
+        )
+        for output in at
+    ]
+    with listening(server, [*good, *bad]) as streams:
+        heard = [stream.result() for stream in streams]
+    assert_same(heard[: len(good)], due)
+    for output, victim in zip(at, heard[len(good) :], strict=True):
+        assert victim.ends == []
+        (error,) = victim.errors
+        assert "died twice while it ran this request alone" in error
+        # What came before is kept, each token once.
+        assert len(victim.ids) == output
+    assert server.metric("headrace_isolations_total") >= 1
+    assert server.process.poll() is None
+    assert_nothing_held(server)
+    # The server is as good as new.
+    assert_same(listen_to_all(server, good[:1]), due[:1])
 
 
 @pytest.mark.timeout(1800 if FULL else 300)
