@@ -84,6 +84,18 @@ fn flags() {
         ),
         (&["--block-size", "0"], &["--block-size"]),
         (
+            &["--max-total-tokens", "1"],
+            &["--max-total-tokens 1", "at least 2"],
+        ),
+        (
+            &["--max-batch-total-tokens", "1", "--block-size", "1"],
+            &["--max-batch-total-tokens 1", "at least 2"],
+        ),
+        (
+            &["--max-input-tokens", "32", "--max-batch-total-tokens", "32"],
+            &["--max-input-tokens 32", "--max-batch-total-tokens 32"],
+        ),
+        (
             &["--block-size", "7", "--device", "cpu"],
             &["--block-size 7", "multiple of 8"],
         ),
@@ -329,7 +341,7 @@ fn what_the_model_cannot_do() {
     let stage = Stage::new();
     let model = stage.model();
     let folder = model.to_str().unwrap();
-    let cases: [(&[&str], &[&str]); 7] = [
+    let cases: [(&[&str], &[&str]); 8] = [
         (&["--dtype", "bfloat16"], &["--dtype bfloat16", "float32"]),
         (
             &["--max-total-tokens", "65"],
@@ -350,6 +362,10 @@ fn what_the_model_cannot_do() {
                 "2",
             ],
             &["--kv-cache-memory 2047", "64 tokens", "2048 bytes"],
+        ),
+        (
+            &["--kv-cache-memory", "512", "--max-total-tokens", "17"],
+            &["--max-total-tokens 17", "holds 16 tokens", "1024 bytes"],
         ),
         (&["--num-shard", "3"], &["--num-shard 3", "2 query heads"]),
         (

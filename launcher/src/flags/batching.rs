@@ -48,7 +48,8 @@ pub(crate) struct BatchingFlags {
     pub(crate) target_itl_ms: InterTokenTarget,
 
     /// Memory of a worker's KV cache: bytes, or with a unit (`4GiB`, `500MB`); refused if the workers together have not
-    /// that much, or if it does not hold one block. Absent: measured.
+    /// that much, or if it holds less than one block or than --max-total-tokens and --max-input-tokens promise to a
+    /// request. Absent: measured.
     #[arg(long, env)]
     pub(crate) kv_cache_memory: Option<ByteSize>,
 

@@ -108,7 +108,29 @@ fn refuse_contradictions(flags: &Flags) -> Result<(), Failure> {
         let line = format!("--max-input-tokens {input}: must be below --max-total-tokens {total}");
         return Err(Failure::usage(line));
     }
+    if limits.max_total_tokens == Some(1) {
+        let line = "--max-total-tokens 1: must be at least 2, a token of prompt and one of output";
+        return Err(Failure::usage(line));
+    }
     if let Some(batch) = batching.max_batch_total_tokens {
+        if batch
+            .div_ceil(batching.block_size)
+            .saturating_mul(batching.block_size)
+            < 2
+        {
+            let line = format!(
+                "--max-batch-total-tokens {batch}: must be at least 2, a token of prompt and one of output"
+            );
+            return Err(Failure::usage(line));
+        }
+        if let Some(input) = max_input
+            && input >= batch
+        {
+            let line = format!(
+                "--max-input-tokens {input}: must be below --max-batch-total-tokens {batch}"
+            );
+            return Err(Failure::usage(line));
+        }
         let parts = [
             ("--max-total-tokens", limits.max_total_tokens),
             (

@@ -97,7 +97,8 @@ pub(crate) fn run(mut settings: Settings, log: &Log) -> Result<u8, Failure> {
     plan.fill(&mut settings.router);
     plan.check_sizes(&settings.router)?;
     // A local model is checked before anything starts.
-    let source = ModelSource::locate(&settings.model)?;
+    let mut source = ModelSource::locate(&settings.model)?;
+    source.prefer_demo(&settings.model, &python, log);
     if let Some(revision) = &settings.model.revision
         && source.is_local()
     {

@@ -11,7 +11,7 @@ use crate::processes::{Child, Ending, Output, spawn};
 use crate::settings::ModelSettings;
 use headrace_control::{ModelDocument, Progress, ToRouter};
 use nix::unistd::Pid;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The router hears of progress this often.
@@ -55,6 +55,17 @@ impl ModelSource {
             progress: DownloadProgress::default(),
             last_forward: None,
         })
+    }
+
+    /// The default model comes out of the demo package when the hub's cache lacks it. Known before anything starts, so
+    /// that it is checked like any other model on disk.
+    pub(super) fn prefer_demo(&mut self, settings: &ModelSettings, python: &Path, log: &Log) {
+        if !is_default(settings) || self.is_local() || has_cached(settings) {
+            return;
+        }
+        if let Some(path) = demo_model(python) {
+            self.place = demo_place(path, log);
+        }
     }
 
     /// The document of a model on disk; `None` for an id of the hub.
@@ -104,27 +115,16 @@ impl Supervisor {
             return self.model_found();
         }
         let model = &self.settings.model;
-        let is_default = model.model_id == DEFAULT_MODEL && model.revision.is_none();
-        if !is_default {
-            return self.start_download(false);
-        }
-        if has_cached(model) {
-            self.start_download(true)
-        } else {
-            self.use_demo_model()
-        }
+        self.start_download(is_default(model) && has_cached(model))
     }
 
-    /// The default model out of the demo package, else from the hub.
+    /// The cache did not have all of the default model: the demo package's, else the hub's.
     fn use_demo_model(&mut self) -> Result<(), End> {
         let Some(path) = demo_model(&self.python) else {
             return self.start_download(false);
         };
-        self.log.info(&format!(
-            "{DEFAULT_MODEL} is served from {}",
-            path.display()
-        ));
-        self.resolve_at(&Place::Gguf(path), Origin::default())
+        let place = demo_place(path, &self.log);
+        self.resolve_at(&place, Origin::default())
     }
 
     fn start_download(&mut self, is_offline: bool) -> Result<(), End> {
@@ -247,6 +247,18 @@ impl Supervisor {
         self.give_model();
         self.start_group()
     }
+}
+
+fn is_default(settings: &ModelSettings) -> bool {
+    settings.model_id == DEFAULT_MODEL && settings.revision.is_none()
+}
+
+fn demo_place(path: PathBuf, log: &Log) -> Place {
+    log.info(&format!(
+        "{DEFAULT_MODEL} is served from {}",
+        path.display()
+    ));
+    Place::Gguf(path)
 }
 
 fn failed(cause: String) -> End {

@@ -18,6 +18,9 @@ const CUDA_BATCH_TOKENS: u32 = 4096;
 /// Running sequences on CUDA unless told otherwise.
 const CUDA_SEQUENCES: u32 = 256;
 
+/// The shortest request: a token of prompt and one of output.
+const LEAST_TOKENS: u64 = 2;
+
 /// What the CPU's kernels want of a block.
 const CPU_BLOCK_MULTIPLE: u32 = 8;
 
@@ -111,14 +114,10 @@ impl Plan {
             let line = format!("--num-shard {ranks}: the model has {heads} query heads");
             return Err(Failure::usage(line));
         }
-        let block_bytes = self.block_bytes(&shape, &document.dtype, config.block_size);
-        match config.kv_cache_bytes {
-            Some(bytes) if bytes < block_bytes => Err(Failure::usage(format!(
-                "--kv-cache-memory {bytes}: holds no KV block of {} tokens, which takes {block_bytes} bytes",
-                config.block_size
-            ))),
-            _ => Ok(()),
-        }
+        check_pool(
+            config,
+            self.block_bytes(&shape, &document.dtype, config.block_size),
+        )
     }
 
     /// Keys and values of a block, on the rank that has most heads: the pool is as small as the smallest rank's.
@@ -140,6 +139,40 @@ impl Plan {
     pub(super) fn device_name(&self) -> &'static str {
         if self.is_cuda { "cuda" } else { "cpu" }
     }
+}
+
+/// The KV cache must hold the longest sequence that the flags promise, and one token more than a prompt of one.
+fn check_pool(config: &RouterConfig, block_bytes: u64) -> Result<(), Failure> {
+    let Some(bytes) = config.kv_cache_bytes else {
+        return Ok(());
+    };
+    let block_size = u64::from(config.block_size);
+    let holds = (bytes / block_bytes.max(1)).saturating_mul(block_size);
+    let least = |tokens: u64| tokens.div_ceil(block_size).saturating_mul(block_bytes);
+    if holds < LEAST_TOKENS {
+        return Err(Failure::usage(format!(
+            "--kv-cache-memory {bytes}: holds {holds} tokens in KV blocks of {block_size} tokens, and a request \
+             has {LEAST_TOKENS} at least; the least that works is {} bytes",
+            least(LEAST_TOKENS)
+        )));
+    }
+    let promised = [
+        ("--max-total-tokens", config.max_total_tokens, 0),
+        // And one of output.
+        ("--max-input-tokens", config.max_input_tokens, 1),
+    ];
+    for (flag, tokens, more) in promised {
+        let Some(tokens) = tokens else { continue };
+        let needed = u64::from(tokens) + more;
+        if needed > holds {
+            return Err(Failure::usage(format!(
+                "{flag} {tokens}: --kv-cache-memory {bytes} holds {holds} tokens; the least that works with it is {} \
+                 bytes",
+                least(needed)
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// TGI's rules. `gpus`: visible ones, `None` on the CPU.
@@ -201,6 +234,59 @@ mod tests {
         assert_eq!(filled(false, None, None), (None, None));
         assert_eq!(filled(true, None, None), (Some(4096), Some(256)));
         assert_eq!(filled(true, Some(1000), Some(3)), (Some(1000), Some(3)));
+    }
+
+    #[test]
+    fn a_kv_cache_memory_that_holds_too_little_is_refused_with_the_least_that_works() {
+        const BLOCK: u64 = 1000;
+        let check = |bytes: u64, change: &dyn Fn(&mut RouterConfig)| {
+            let mut config = config();
+            config.kv_cache_bytes = Some(bytes);
+            change(&mut config);
+            check_pool(&config, BLOCK).map_err(|failure| failure.to_string())
+        };
+        let with_block_size = |size: u32| move |config: &mut RouterConfig| config.block_size = size;
+        let with_total =
+            |tokens: u32| move |config: &mut RouterConfig| config.max_total_tokens = Some(tokens);
+        let with_input =
+            |tokens: u32| move |config: &mut RouterConfig| config.max_input_tokens = Some(tokens);
+        let cases: [(u64, &dyn Fn(&mut RouterConfig), Option<(&str, u64)>); 10] = [
+            (1, &|_| {}, Some(("--kv-cache-memory 1:", 1000))),
+            (999, &|_| {}, Some(("--kv-cache-memory 999:", 1000))),
+            (1000, &|_| {}, None),
+            // One block of one token: a prompt, and no room for an answer.
+            (
+                1999,
+                &with_block_size(1),
+                Some(("--kv-cache-memory 1999:", 2000)),
+            ),
+            (2000, &with_block_size(1), None),
+            (
+                2999,
+                &with_total(33),
+                Some(("--max-total-tokens 33:", 3000)),
+            ),
+            (3000, &with_total(33), None),
+            (1000, &with_total(16), None),
+            (
+                1000,
+                &with_input(16),
+                Some(("--max-input-tokens 16:", 2000)),
+            ),
+            (1000, &with_input(15), None),
+        ];
+        for (bytes, change, refused) in cases {
+            match (check(bytes, change), refused) {
+                (Ok(()), None) => {}
+                (Err(line), Some((flag, least))) => {
+                    assert!(line.contains(flag), "{line}");
+                    assert!(line.ends_with(&format!("{least} bytes")), "{line}");
+                    // And it does work.
+                    assert_eq!(check(least, change), Ok(()), "{line}");
+                }
+                (outcome, _) => panic!("{bytes}: {outcome:?}"),
+            }
+        }
     }
 
     fn config() -> RouterConfig {

@@ -3,7 +3,7 @@
 use super::Supervisor;
 use super::group::count;
 use headrace_checkpoint::gguf::Gguf;
-use headrace_control::{ModelDocument, ReadySummary, TokenizerSource};
+use headrace_control::{ModelDocument, ReadySummary, RouterConfig, TokenizerSource};
 
 /// A context below this is hardly meant.
 const SMALL_CONTEXT: u32 = 64;
@@ -34,6 +34,9 @@ impl Supervisor {
             count(*block_size, "token"),
             count(*max_total_tokens, "token"),
         ));
+        for line in cut_promises(&self.settings.router, *max_total_tokens) {
+            self.log.warn(&line);
+        }
         if *max_total_tokens < SMALL_CONTEXT {
             self.log.warn(&format!(
                 "a request may have no more than {}, prompt and output together: see --max-total-tokens, \
@@ -58,6 +61,26 @@ impl Supervisor {
             curl(&url, &example, needs_key)
         ));
     }
+}
+
+/// Flags that promise longer requests than the KV cache holds, which was measured, can be.
+fn cut_promises(config: &RouterConfig, most: u32) -> Vec<String> {
+    [
+        ("--max-total-tokens", config.max_total_tokens, most),
+        (
+            "--max-input-tokens",
+            config.max_input_tokens,
+            most.saturating_sub(1),
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(flag, given, most)| {
+        let given = given.filter(|given| *given > most)?;
+        Some(format!(
+            "{flag} {given}: the KV cache holds no more than {most} of them; see --kv-cache-memory"
+        ))
+    })
+    .collect()
 }
 
 /// The address as a client on this machine types it.
