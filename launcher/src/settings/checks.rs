@@ -7,6 +7,7 @@ use crate::flags::Flags;
 pub(super) fn refuse(flags: &Flags) -> Result<(), Failure> {
     refuse_unsupported(flags)?;
     refuse_zeros(flags)?;
+    refuse_lengths(flags)?;
     refuse_contradictions(flags)
 }
 
@@ -95,8 +96,9 @@ fn refuse_zeros(flags: &Flags) -> Result<(), Failure> {
     }
 }
 
-fn refuse_contradictions(flags: &Flags) -> Result<(), Failure> {
-    let (limits, batching, model) = (&flags.limits, &flags.batching, &flags.model);
+/// Lengths of requests against each other and against the KV cache.
+fn refuse_lengths(flags: &Flags) -> Result<(), Failure> {
+    let (limits, batching) = (&flags.limits, &flags.batching);
     if limits.max_input_tokens.is_some() && limits.max_input_length.is_some() {
         let line = "--max-input-length and --max-input-tokens are the same: give only one";
         return Err(Failure::usage(line));
@@ -148,6 +150,11 @@ fn refuse_contradictions(flags: &Flags) -> Result<(), Failure> {
             }
         }
     }
+    Ok(())
+}
+
+fn refuse_contradictions(flags: &Flags) -> Result<(), Failure> {
+    let model = &flags.model;
     match (model.rope_scaling, model.rope_factor) {
         (Some(_), None) => return Err(Failure::usage("--rope-scaling: needs --rope-factor")),
         (None, Some(_)) => return Err(Failure::usage("--rope-factor: needs --rope-scaling")),

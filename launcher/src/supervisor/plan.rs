@@ -238,8 +238,10 @@ mod tests {
 
     #[test]
     fn a_kv_cache_memory_that_holds_too_little_is_refused_with_the_least_that_works() {
+        type Change<'a> = &'a dyn Fn(&mut RouterConfig);
+        type Case<'a> = (u64, Change<'a>, Option<(&'a str, u64)>);
         const BLOCK: u64 = 1000;
-        let check = |bytes: u64, change: &dyn Fn(&mut RouterConfig)| {
+        let check = |bytes: u64, change: Change<'_>| {
             let mut config = config();
             config.kv_cache_bytes = Some(bytes);
             change(&mut config);
@@ -250,7 +252,8 @@ mod tests {
             |tokens: u32| move |config: &mut RouterConfig| config.max_total_tokens = Some(tokens);
         let with_input =
             |tokens: u32| move |config: &mut RouterConfig| config.max_input_tokens = Some(tokens);
-        let cases: [(u64, &dyn Fn(&mut RouterConfig), Option<(&str, u64)>); 10] = [
+        // Bytes, what else is set, and the words and the least value of a refusal.
+        let cases: [Case<'_>; 10] = [
             (1, &|_| {}, Some(("--kv-cache-memory 1:", 1000))),
             (999, &|_| {}, Some(("--kv-cache-memory 999:", 1000))),
             (1000, &|_| {}, None),
