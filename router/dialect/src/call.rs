@@ -1,6 +1,6 @@
 //! What a client asks for, whatever the dialect.
 
-use crate::grammar::Grammar;
+use crate::grammar::GrammarField;
 use crate::shape::{TextShape, Truncation};
 use crate::terms::Terms;
 
@@ -32,7 +32,7 @@ pub struct Call {
     /// Words that must not come, none empty.
     pub bad_words: Vec<String>,
     /// What binds the output.
-    pub grammar: Option<Grammar>,
+    pub grammar: Option<GrammarField>,
     /// Cut prompts that are too long.
     pub truncate: Option<Truncation>,
     /// What the text shows.

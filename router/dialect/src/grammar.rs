@@ -21,6 +21,17 @@ pub enum Grammar {
     Regex(String),
 }
 
+/// A grammar, and where it stood: a refusal names the place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GrammarField {
+    /// What was asked for.
+    pub grammar: Grammar,
+    /// Of the grammar in the body.
+    pub path: String,
+    /// Of the schema or the regex itself.
+    pub value_path: String,
+}
+
 /// The types that TGI knows.
 const TYPES: &str = "one of `json`, `json_object`, `json_schema`, `regex`";
 
@@ -31,7 +42,7 @@ impl Grammar {
         path: &str,
         param: &str,
         ignored: &mut Ignored,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<GrammarField, Refusal> {
         let mut fields = Fields::of(json, path)?;
         let kind = match fields.required("type")? {
             Json::String(kind) => kind.as_str(),
@@ -40,7 +51,7 @@ impl Grammar {
                 return Err(Refusal::wrong_type(&path, &other.describe(), TYPES));
             }
         };
-        let value_path = fields.path_of("value");
+        let mut value_path = fields.path_of("value");
         let grammar = match kind {
             "regex" => match fields.required("value")? {
                 Json::String(regex) => Self::Regex(regex.clone()),
@@ -68,9 +79,10 @@ impl Grammar {
                 let mut named = Fields::of(fields.required("value")?, &value_path)?;
                 // A name of the schema says nothing about the text.
                 named.advisory(&["name"])?;
-                let path = named.path_of("schema");
-                let schema = schema_of(named.required("schema")?, &path, param)?;
+                let schema_path = named.path_of("schema");
+                let schema = schema_of(named.required("schema")?, &schema_path, param)?;
                 named.finish(ignored);
+                value_path = schema_path;
                 Self::json(schema, &mut fields)?
             }
             other => {
@@ -83,7 +95,11 @@ impl Grammar {
             }
         };
         fields.finish(ignored);
-        Ok(grammar)
+        Ok(GrammarField {
+            grammar,
+            path: path.to_owned(),
+            value_path,
+        })
     }
 
     fn json(schema: Value, fields: &mut Fields<'_>) -> Result<Self, Refusal> {
@@ -151,7 +167,7 @@ mod tests {
         let json = Json::parse(grammar.to_string().as_bytes()).unwrap();
         let mut ignored = Ignored::default();
         Grammar::read(&json, "parameters.grammar", "grammar", &mut ignored)
-            .map(|grammar| (grammar, ignored.keys().to_vec()))
+            .map(|field| (field.grammar, ignored.keys().to_vec()))
             .map_err(|refusal| refusal.message().to_owned())
     }
 

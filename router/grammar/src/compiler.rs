@@ -134,6 +134,8 @@ impl GrammarCompiler {
     }
 
     fn compile_here(&self, source: &GrammarSource) -> Result<CompiledGrammar, GrammarError> {
+        // Kept for the place of what the library may find in it.
+        let mut prepared = None;
         let grammar = match source {
             GrammarSource::Regex(regex) => {
                 GrammarWithLexer::from_regex(&pattern::prepare("regex", regex)?)
@@ -147,12 +149,15 @@ impl GrammarCompiler {
                     "x-guidance".to_owned(),
                     self.json_options(whitespace_pattern.as_deref())?,
                 );
-                GrammarWithLexer::from_json_schema(Value::Object(schema))
+                let schema = Value::Object(schema);
+                prepared = Some(schema.clone());
+                GrammarWithLexer::from_json_schema(schema)
             }
         };
         let grammar = TopLevelGrammar::from_grammar(grammar);
         let parser = self.factory.create_parser(grammar).map_err(|error| {
-            GrammarError::Compile(in_our_words(&first_line(&error.to_string())))
+            let messages: Vec<String> = error.chain().map(ToString::to_string).collect();
+            schema::explain(&messages, prepared.as_ref())
         })?;
         // What a sequence adds to it counts for the sequence, not here.
         let bytes = 2 * parser.parser.lexer_stats().num_bytes + BYTES_FOR_EACH;
@@ -198,14 +203,6 @@ fn check_bytes(source: &GrammarSource, content: &str) -> Result<(), GrammarError
         });
     }
     Ok(())
-}
-
-/// The library names its own options, which clients do not have.
-fn in_our_words(message: &str) -> String {
-    if message.contains("coerce_one_of") {
-        return "`oneOf` whose alternatives may overlap is not supported; `anyOf` is".to_owned();
-    }
-    message.to_owned()
 }
 
 struct Compiled {

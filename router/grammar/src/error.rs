@@ -60,6 +60,17 @@ pub enum GrammarError {
     Compile(String),
 }
 
+impl GrammarError {
+    /// The client's `whitespace_pattern` is at fault, and not the grammar beside it.
+    pub fn is_of_white_space(&self) -> bool {
+        matches!(
+            self,
+            Self::TooLong { what, .. } | Self::TooLarge { what, .. } | Self::Pattern { what, .. }
+                if *what == "whitespace_pattern"
+        )
+    }
+}
+
 /// A sequence cannot go on within its grammar.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", OneLine(_0))]

@@ -3,7 +3,7 @@
 use crate::bounds::Bounds;
 use crate::call::{Call, Prompt, Report, Sampling, SamplingRule};
 use crate::fields::Fields;
-use crate::grammar::Grammar;
+use crate::grammar::{Grammar, GrammarField};
 use crate::ignored::Ignored;
 use crate::json::Json;
 use crate::refusal::Refusal;
@@ -118,7 +118,7 @@ pub(crate) struct Parameters {
     top_n_tokens: Option<u32>,
     pub(crate) add_special_tokens: Option<bool>,
     watermark: Option<bool>,
-    grammar: Option<Grammar>,
+    grammar: Option<GrammarField>,
     adapter_id: Option<String>,
     terms: Terms,
 }

@@ -199,7 +199,7 @@ mod tests {
             schema: serde_json::json!({"type": "object"}),
             whitespace_pattern: None,
         };
-        assert_eq!(call.call.grammar, Some(expected));
+        assert_eq!(call.call.grammar.map(|field| field.grammar), Some(expected));
     }
 
     #[test]
@@ -207,7 +207,7 @@ mod tests {
         let format = serde_json::json!({"type": "regex", "value": "a+"});
         let call = read(serde_json::json!({"response_format": format})).unwrap();
         let expected = crate::grammar::Grammar::Regex("a+".to_owned());
-        assert_eq!(call.call.grammar, Some(expected));
+        assert_eq!(call.call.grammar.map(|field| field.grammar), Some(expected));
         let bad = serde_json::json!({"type": "regex", "value": 1});
         let refusal = read(serde_json::json!({"response_format": bad})).unwrap_err();
         assert_eq!(

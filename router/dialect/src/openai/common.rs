@@ -6,7 +6,7 @@ use super::token_rules::{read_allowed_ids, read_bad_words, read_logit_bias};
 use crate::bounds::Bounds;
 use crate::call::{Call, Sampling, SamplingRule};
 use crate::fields::Fields;
-use crate::grammar::Grammar;
+use crate::grammar::{Grammar, GrammarField};
 use crate::ignored::Ignored;
 use crate::json::Json;
 use crate::refusal::{Cause, Refusal};
@@ -126,7 +126,7 @@ pub(super) struct Common {
     pub(super) allowed_token_ids: Vec<u32>,
     pub(super) bad_words: Vec<String>,
     pub(super) ignore_eos: bool,
-    pub(super) grammar: Option<Grammar>,
+    pub(super) grammar: Option<GrammarField>,
     pub(super) truncate: Option<Truncation>,
     pub(super) text: TextShape,
     pub(super) stream: bool,
@@ -185,7 +185,7 @@ fn read_terms(body: &mut Fields<'_>) -> Result<Terms, Refusal> {
 fn read_response_format(
     body: &mut Fields<'_>,
     ignored: &mut Ignored,
-) -> Result<Option<Grammar>, Refusal> {
+) -> Result<Option<GrammarField>, Refusal> {
     let Some(value) = body.get("response_format")? else {
         return Ok(None);
     };

@@ -8,11 +8,14 @@
 
 mod costs;
 mod keywords;
+mod place;
+mod shapes;
 mod survey;
 
 use crate::error::GrammarError;
 use costs::check_size;
 use keywords::{REFUSED_KEYWORDS, is_neutral};
+pub(crate) use place::explain;
 use serde_json::{Map, Value, json};
 use survey::Survey;
 

@@ -4,6 +4,7 @@ use super::costs::has_enum_beside;
 use super::keywords::{
     NAMED_SCHEMAS, ONE_SCHEMA, REFUSED_KEYWORDS, SCHEMA_LISTS, is_neutral, num_parts,
 };
+use super::shapes;
 use crate::error::GrammarError;
 use headrace_text::OneLine;
 use rustc_hash::FxHashSet;
@@ -54,6 +55,7 @@ impl Survey {
         if !self.known.insert(pointer.clone()) {
             return Ok(());
         }
+        shapes::check(map, pointer)?;
         self.check_keywords(map, pointer)?;
         self.check_costs(map, pointer)?;
         self.visited.push(Part {
@@ -144,7 +146,8 @@ impl Survey {
     }
 }
 
-fn push_key(pointer: &mut String, key: &str) {
+/// One step further down.
+pub(super) fn push_key(pointer: &mut String, key: &str) {
     pointer.push('/');
     for character in key.chars() {
         match character {

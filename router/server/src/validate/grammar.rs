@@ -2,14 +2,14 @@
 
 use crate::app::AppState;
 use crate::tokenise::PoolFailure;
-use headrace_dialect::grammar::Grammar;
+use headrace_dialect::grammar::{Grammar, GrammarField};
 use headrace_dialect::refusal::{Cause, Dialect, Refusal};
 use headrace_grammar::{CompiledGrammar, GrammarSource};
 
 /// Compiles on the lane of grammars.
 pub(super) async fn compile(
     state: &AppState,
-    grammar: Grammar,
+    field: GrammarField,
     dialect: Dialect,
 ) -> Result<CompiledGrammar, Refusal> {
     let param = match dialect {
@@ -21,6 +21,11 @@ pub(super) async fn compile(
     }
     let lenient = state.config().lenient_grammar;
     let services = state.shared_services()?;
+    let GrammarField {
+        grammar,
+        path,
+        value_path,
+    } = field;
     let weight = grammar.weight();
     let source = match grammar {
         Grammar::Regex(regex) => GrammarSource::Regex(regex),
@@ -42,10 +47,15 @@ pub(super) async fn compile(
         .await;
     match compiled {
         Ok(Ok(grammar)) => Ok(grammar),
-        Ok(Err(error)) => Err(Refusal::validation(
-            param,
-            format!("grammar is not valid: {error}"),
-        )),
+        Ok(Err(error)) => {
+            let place = if error.is_of_white_space() {
+                format!("{path}.whitespace_pattern")
+            } else {
+                value_path
+            };
+            let line = format!("grammar is not valid: `{place}`: {error}");
+            Err(Refusal::validation(param, line))
+        }
         Err(PoolFailure::Full) => Err(Refusal::overloaded()),
         Err(failure @ PoolFailure::Lost) => Err(Refusal::new(Cause::Internal, failure.to_string())),
     }

@@ -113,3 +113,51 @@ async fn a_complete_grammar_ends_the_answer_of_a_model_without_end_ids() {
     assert_eq!(answer.json()["error"]["param"], "response_format");
     server.wait_idle().await;
 }
+
+/// The field, and the place in the schema.
+#[tokio::test]
+async fn a_bad_grammar_is_named_by_its_field_and_its_place() {
+    let server = Server::start(config(), says(bytes_of("a"))).await;
+    let schema = json!({"properties": {"a": {"type": "strin"}}});
+    let at = "and must be one of array, boolean, integer, null, number, object, string, or a list of them, at \
+              #/properties/a";
+    let wrong = format!("`type` is \"strin\", {at}");
+    let group = "the regex is not valid: unclosed group at byte 1";
+    let space = "the whitespace_pattern is not valid: unclosed group at byte 0";
+    for (grammar, field, due) in [
+        (json!({"type": "json", "value": schema}), "value", &*wrong),
+        (
+            json!({"type": "json_schema", "value": {"name": "x", "schema": schema}}),
+            "value.schema",
+            &*wrong,
+        ),
+        (json!({"type": "regex", "value": "a(b"}), "value", group),
+        (
+            json!({"type": "json", "value": {}, "whitespace_pattern": "("}),
+            "whitespace_pattern",
+            space,
+        ),
+    ] {
+        let body = json!({"inputs": "Hello", "parameters": {"grammar": grammar}});
+        let answer = server.post("/generate", &body).await;
+        assert_eq!(answer.status, 422);
+        assert_eq!(
+            answer.json()["error"],
+            format!(
+                "Input validation error: grammar is not valid: `parameters.grammar.{field}`: {due}"
+            )
+        );
+        let body = json!({"prompt": "Hello", "response_format": grammar});
+        let answer = server.post("/v1/completions", &body).await;
+        assert_eq!(answer.status, 400);
+        let error = &answer.json()["error"];
+        assert_eq!(error["param"], "response_format");
+        assert_eq!(
+            error["message"],
+            format!(
+                "Input validation error: grammar is not valid: `response_format.{field}`: {due}"
+            )
+        );
+    }
+    server.wait_idle().await;
+}
