@@ -2,7 +2,7 @@
 
 use headrace_scheduler::SchedulerConfig;
 
-use crate::scene::{Scene, config, request};
+use crate::scene::{GROUP, Scene, config, request};
 
 /// Slots that the oldest one entered.
 fn entries_of_oldest(scene: &mut Scene, oldest: u64) -> usize {
@@ -80,5 +80,25 @@ fn a_paused_sequence_has_no_immunity() {
     assert_eq!(entries_of_oldest(&mut scene, 2), 0);
     assert_eq!(scene.scheduler.stats().preemptions, 1);
     assert!(scene.scheduler.resume(scene.now, id));
+    scene.drain();
+}
+
+/// Another one is to run alone, and there is no block for it: the oldest goes on, for it gives its own back sooner.
+#[test]
+fn the_oldest_gives_no_block_to_one_that_is_to_run_alone() {
+    let mut scene = Scene::new(config(), 3);
+    scene.submit(1, 8, 4);
+    scene.submit(2, 4, 4);
+    for _ in 0..2 {
+        let plan = scene.plan();
+        assert_eq!(scene.rows(&plan), [1, 2]);
+        scene.scheduler.group_crashed(scene.now, GROUP);
+        scene.up();
+    }
+    // Past the token of the crashes with its third block, and the last.
+    assert_eq!([scene.step(), scene.step()], [[1], [1]]);
+    assert_eq!(scene.scheduler.stats().suspects, 1);
+    assert_eq!([scene.step(), scene.step(), scene.step()], [[1], [1], [2]]);
+    assert_eq!(scene.scheduler.stats().preemptions, 0);
     scene.drain();
 }
