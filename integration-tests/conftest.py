@@ -147,17 +147,22 @@ def start_session_server() -> Iterator[StartServer]:
             server.process.wait()
 
 
+class StartError(AssertionError):
+    """A launcher ended or took too long; the message has the end of its log."""
+
+
 def wait_ready(server: Server, seconds: float = START_SECONDS) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        assert server.process.poll() is None, f"launcher ended: {server.logged()[-2000:]}"
+        if server.process.poll() is not None:
+            raise StartError(f"launcher ended: {server.logged()[-2000:]}")
         try:
             if server.client.get(f"{server.url}/ready", timeout=2).status_code == 200:
                 return
         except httpx.TransportError:
             pass
         time.sleep(0.1)
-    raise AssertionError(f"not ready within {seconds} s: {server.logged()[-2000:]}")
+    raise StartError(f"not ready within {seconds} s: {server.logged()[-2000:]}")
 
 
 @pytest.fixture

@@ -57,12 +57,17 @@ def main() -> int:
         for name in names:
             if name in FAMILIES and asked.url is None and server is None:
                 server = conftest.launch()
+                say(f"server: {server.url}, its log: {server.log}")
                 conftest.wait_ready(server)
             fine &= one(name, asked.url or (server.url if server else ""))
+    except conftest.StartError as error:
+        say(f"no family can run: {error}")
+        fine = False
     finally:
         if server is not None:
             server.stop()
-        write_table()
+        write_table(PAGE)
+        say(f"the table is in {PAGE.relative_to(families.ROOT)}")
     return 0 if fine else 1
 
 
@@ -72,13 +77,11 @@ def one(name: str, url: str) -> bool:
     try:
         result = in_pytest(name) if name in IN_PYTEST else families.run(FAMILIES[name], url)
     except InstallError as error:
-        result = Result({}, [], {"not installed": str(error)})
+        result = Result({}, [], {families.NOT_INSTALLED: str(error)})
     kept = RESULTS / f"{name}.json"
-    kept.write_text(json.dumps(asdict(result), indent=1), encoding="utf-8")
-    versions = ", ".join(f"{package} {number}" for package, number in result.versions.items())
-    say(
-        f"{name} ({versions or 'no version'}): {result.sentence()} in {time.monotonic() - began:.0f} s"
-    )
+    keep(result, kept)
+    took = time.monotonic() - began
+    say(f"{name} ({versions(result)}): {result.sentence()} in {took:.0f} s")
     for check, error in result.failed.items():
         say(f"  {check}: {error.splitlines()[0] if error else error}")
     if result.failed:
@@ -108,9 +111,13 @@ def in_pytest(name: str) -> Result:
     return result
 
 
-def write_table() -> None:
+def keep(result: Result, file: Path) -> None:
+    file.write_text(json.dumps(asdict(result), indent=1), encoding="utf-8")
+
+
+def write_table(file: Path) -> None:
     """Rows of all results that are kept; of a family that never ran here the page keeps its row."""
-    page = PAGE.read_text(encoding="utf-8")
+    page = file.read_text(encoding="utf-8")
     before, _, rest = page.partition(BEGIN)
     old, _, after = rest.partition(END)
     rows = dict(re.findall(r"^\| (\S+) \|(.*)$", old, re.MULTILINE))
@@ -122,18 +129,20 @@ def write_table() -> None:
     table = "\n".join(
         ["| family | versions | exercised | result |", "| --- | --- | --- | --- |", *lines]
     )
-    PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", encoding="utf-8")
-    say(f"the table is in {PAGE.relative_to(families.ROOT)}")
+    file.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", encoding="utf-8")
 
 
 def row(result: Result) -> str:
-    versions = (
-        ", ".join(f"{package} {number}" for package, number in result.versions.items()) or "-"
-    )
-    exercised = ", ".join([*result.passed, *result.failed])
+    # What stands for the family as a whole (it was not installed, it ended) is no check.
+    failed = [check for check in result.failed if check not in families.OF_THE_WHOLE]
+    exercised = ", ".join([*result.passed, *failed]) or "-"
     said = "; ".join(f"{check}: {error}" for check, error in result.failed.items())
     said = " ".join(said.replace("|", "\\|").split())[:400]
-    return f" {versions} | {exercised} | {said or 'all pass'} |"
+    return f" {versions(result)} | {exercised} | {said or 'all pass'} |"
+
+
+def versions(result: Result) -> str:
+    return ", ".join(f"{package} {number}" for package, number in result.versions.items()) or "-"
 
 
 def say(line: str) -> None:

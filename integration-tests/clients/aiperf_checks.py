@@ -7,21 +7,13 @@ import os
 import subprocess
 import sys
 import tempfile
-from functools import cache
 from pathlib import Path
 
 from checks import MODEL, run
-from demo_tokenizer import save
+from demo_tokenizer import folder as tokenizer
 
 REQUESTS = 12
 OUTPUT = 16
-
-
-@cache
-def tokenizer() -> tempfile.TemporaryDirectory[str]:
-    folder = tempfile.TemporaryDirectory()
-    save(folder.name)
-    return folder
 
 
 def load(url: str, kind: str, *more: str) -> dict:

@@ -19,6 +19,9 @@ from importlib.metadata import version
 
 QUESTION = "What is the capital of France?"
 ANSWER = "The capital of France is Paris."
+COUNT = "1, 2, 3, 4, 5, 6,"
+"""A prompt, and how the model goes on with it."""
+COUNTED = " 7, 8, 9"
 MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
 

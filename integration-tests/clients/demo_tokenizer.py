@@ -6,6 +6,8 @@ It is built from the model's file by other code than the server's (`golden/make_
 from __future__ import annotations
 
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerFast
@@ -24,7 +26,9 @@ def demo_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def save(folder: str) -> str:
-    """Writes it and gives the folder back."""
-    demo_tokenizer().save_pretrained(folder)
-    return folder
+@cache
+def folder() -> tempfile.TemporaryDirectory[str]:
+    """Where it is saved; the folder goes when this process ends."""
+    saved = tempfile.TemporaryDirectory()
+    demo_tokenizer().save_pretrained(saved.name)
+    return saved

@@ -6,11 +6,14 @@ it holds the file's text: a changed pin makes the environment anew.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +21,12 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 ENVIRONMENTS = ROOT / ".venv-clients"
 NODE = HERE / "node"
+
+
+# What a result's `failed` has beside checks: the environment, and the run itself.
+NOT_INSTALLED = "not installed"
+WHOLE = "whole"
+OF_THE_WHOLE = {NOT_INSTALLED, WHOLE}
 
 
 class InstallError(Exception):
@@ -99,36 +108,56 @@ class Result:
         return f"{len(self.passed)} checks passed{failed}"
 
 
+# Keys, addresses and module paths of the caller's own must not reach the clients.
+KEPT_VARIABLES = {"PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LD_LIBRARY_PATH"}
+
+
 def run(family: Family, url: str) -> Result:
     """Runs the checks of a family against a server."""
     command = family.command(url)
-    # A proxy or a key of the caller's own must not reach the clients.
-    env = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")}
+    env = {name: value for name, value in os.environ.items() if name in KEPT_VARIABLES}
     env |= {"HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1"}
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=family.seconds, env=env, check=False
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said,
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as logged,
+    ):
+        # A session of its own, so that what a load tool leaves behind ends with it.
+        process = subprocess.Popen(
+            command, stdout=said, stderr=logged, env=env, start_new_session=True
         )
-        output, log, code = done.stdout, done.stderr, done.returncode
-    except subprocess.TimeoutExpired as late:
-        output = (late.stdout or b"").decode(errors="replace")
-        log, code = (late.stderr or b"").decode(errors="replace"), -1
-    result = Result({}, [], {}, log)
-    for line in output.splitlines():
-        # Clients print as well.
-        if not line.startswith('{"'):
-            continue
-        said = json.loads(line)
-        result.versions |= said.get("versions", {})
-        if said.get("error"):
-            result.failed[said["check"]] = said["error"]
-        elif "check" in said:
-            result.passed.append(said["check"])
-    if code != 0 or not (result.passed or result.failed):
-        last = (log.strip().splitlines() or ["no output"])[-1]
-        what = f"not done within {family.seconds:.0f} s" if code == -1 else f"exit {code}: {last}"
-        result.failed["whole"] = what[:300]
+        try:
+            code = process.wait(timeout=family.seconds)
+            end = f"exit {code}" if code else ""
+        except subprocess.TimeoutExpired:
+            end = f"not done within {family.seconds:.0f} s"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        said.seek(0)
+        logged.seek(0)
+        result = Result({}, [], {}, logged.read())
+        for line in said:
+            take(line, result)
+    if end or not (result.passed or result.failed):
+        last = (result.log.strip().splitlines() or ["it wrote nothing"])[-1]
+        result.failed[WHOLE] = f"{end or 'no check ran'}: {last}"[:300]
     return result
+
+
+def take(line: str, result: Result) -> None:
+    """Notes a line that `checks.py` wrote; clients print as well, and theirs are passed over."""
+    try:
+        said = json.loads(line)
+    except ValueError:
+        return
+    match said:
+        case {"versions": dict(versions)}:
+            result.versions |= versions
+        case {"check": str(check), "error": None}:
+            result.passed.append(check)
+        case {"check": str(check), "error": str(error)}:
+            result.failed[check] = error
 
 
 def node_program() -> str:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from checks import ANSWER, QUESTION, refusal, run
+from checks import ANSWER, COUNT, COUNTED, QUESTION, refusal, run
 from huggingface_hub.errors import HfHubHTTPError, ValidationError
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_huggingface import ChatHuggingFace, HuggingFaceEndpoint
-
-PROMPT = "1, 2, 3, 4, 5, 6,"
 
 
 def model(url: str, **fields: object) -> HuggingFaceEndpoint:
@@ -28,36 +26,36 @@ def chat_model(url: str, **fields: object) -> ChatHuggingFace:
 
 
 def check_invoke(url: str) -> None:
-    assert model(url).invoke(PROMPT).startswith(" 7, 8, 9")
-    assert model(url, do_sample=True, seed=3, top_k=50).invoke(PROMPT)
+    assert model(url).invoke(COUNT).startswith(COUNTED)
+    assert model(url, do_sample=True, seed=3, top_k=50).invoke(COUNT)
 
 
 def check_stop(url: str) -> None:
     # The client cuts the stop text itself.
-    assert model(url).invoke(PROMPT, stop=[" 9"]) == " 7, 8,"
-    assert model(url, stop_sequences=[" 9"]).invoke(PROMPT) == " 7, 8,"
+    assert model(url).invoke(COUNT, stop=[" 9"]) == " 7, 8,"
+    assert model(url, stop_sequences=[" 9"]).invoke(COUNT) == " 7, 8,"
 
 
 def check_batch(url: str) -> None:
-    alone = model(url).invoke(PROMPT)
-    assert model(url).batch([PROMPT] * 6) == [alone] * 6
+    alone = model(url).invoke(COUNT)
+    assert model(url).batch([COUNT] * 6) == [alone] * 6
 
 
 def check_stream(url: str) -> None:
-    pieces = list(model(url).stream(PROMPT))
+    pieces = list(model(url).stream(COUNT))
     assert len(pieces) > 3
-    assert "".join(pieces) == model(url).invoke(PROMPT)
+    assert "".join(pieces) == model(url).invoke(COUNT)
 
 
 def check_asynchronous(url: str) -> None:
     async def talk() -> tuple[str, str]:
         ask = model(url)
-        whole = await ask.ainvoke(PROMPT)
-        return whole, "".join([piece async for piece in ask.astream(PROMPT)])
+        whole = await ask.ainvoke(COUNT)
+        return whole, "".join([piece async for piece in ask.astream(COUNT)])
 
     whole, streamed = asyncio.run(talk())
     assert whole == streamed
-    assert whole.startswith(" 7, 8, 9")
+    assert whole.startswith(COUNTED)
 
 
 def check_chat_invoke(url: str) -> None:
@@ -104,8 +102,8 @@ def check_chain(url: str) -> None:
 
 def check_errors(url: str) -> None:
     ask = model(url, max_new_tokens=10**6)
-    refusal(ValidationError, lambda: ask.invoke(PROMPT), "`max_new_tokens`")
-    refusal(ValidationError, lambda: list(ask.stream(PROMPT)), "`max_new_tokens`")
+    refusal(ValidationError, lambda: ask.invoke(COUNT), "`max_new_tokens`")
+    refusal(ValidationError, lambda: list(ask.stream(COUNT)), "`max_new_tokens`")
     refusal(HfHubHTTPError, lambda: chat_model(url).invoke("hello", top_p=3.0), "top_p")
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import litellm
-from checks import ANSWER, MODEL, QUESTION, refusal, run
+from checks import ANSWER, COUNT, COUNTED, MODEL, QUESTION, refusal, run
 
 MESSAGES = [{"role": "user", "content": QUESTION}]
 CHAT_PROVIDERS = ["huggingface/tgi", f"hosted_vllm/{MODEL}", f"openai/{MODEL}"]
 TEXT = f"text-completion-openai/{MODEL}"
-COUNT = "1, 2, 3, 4, 5, 6,"
 
 
 def where(url: str, model: str) -> dict:
@@ -67,7 +66,7 @@ def check_logprobs(url: str) -> None:
 def check_text_completions(url: str) -> None:
     ask = where(url, TEXT) | {"prompt": COUNT, "max_tokens": 12, "temperature": 0}
     whole = litellm.text_completion(**ask)
-    assert whole.choices[0].text.startswith(" 7, 8, 9")
+    assert whole.choices[0].text.startswith(COUNTED)
     pieces = litellm.text_completion(**ask, stream=True)
     assert "".join(c.choices[0].text or "" for c in pieces if c.choices) == whole.choices[0].text
 

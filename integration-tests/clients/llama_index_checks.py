@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from checks import ANSWER, QUESTION, refusal, run
+from checks import ANSWER, COUNT, COUNTED, QUESTION, refusal, run
 from huggingface_hub.errors import BadRequestError, ValidationError
 from llama_index.core.llms import ChatMessage
 from llama_index.llms.huggingface_api import HuggingFaceInferenceAPI
 
-PROMPT = "1, 2, 3, 4, 5, 6,"
 MESSAGES = [ChatMessage(role="user", content=QUESTION)]
 
 
@@ -26,14 +25,14 @@ def text_model(url: str) -> HuggingFaceInferenceAPI:
 
 def check_complete(url: str) -> None:
     # `/` prepends the prompt unless told not to.
-    text = text_model(url).complete(PROMPT, return_full_text=False, top_k=1).text
-    assert text.startswith(" 7, 8, 9")
+    text = text_model(url).complete(COUNT, return_full_text=False, top_k=1).text
+    assert text.startswith(COUNTED)
 
 
 def check_stream_complete(url: str) -> None:
-    pieces = list(text_model(url).stream_complete(PROMPT, top_k=1))
+    pieces = list(text_model(url).stream_complete(COUNT, top_k=1))
     assert pieces[-1].text == "".join(piece.delta for piece in pieces)
-    assert pieces[-1].text.startswith(" 7, 8, 9")
+    assert pieces[-1].text.startswith(COUNTED)
 
 
 def check_complete_through_chat(url: str) -> None:
@@ -55,10 +54,10 @@ def check_asynchronous(url: str) -> None:
         ask = model(url, num_output=30)
         whole = await ask.achat(MESSAGES)
         streamed = [piece async for piece in await ask.astream_chat(MESSAGES)]
-        text = await text_model(url).acomplete(PROMPT, return_full_text=False, top_k=1)
+        text = await text_model(url).acomplete(COUNT, return_full_text=False, top_k=1)
         return [whole.message.content, streamed[-1].message.content, text.text[:8]]
 
-    assert asyncio.run(talk()) == [ANSWER, ANSWER, " 7, 8, 9"]
+    assert asyncio.run(talk()) == [ANSWER, ANSWER, COUNTED]
 
 
 def check_context_window_is_read_from_info(url: str) -> None:
@@ -66,7 +65,7 @@ def check_context_window_is_read_from_info(url: str) -> None:
 
 
 def check_errors(url: str) -> None:
-    refusal(ValidationError, lambda: text_model(url).complete(PROMPT, top_p=3.0), "top_p")
+    refusal(ValidationError, lambda: text_model(url).complete(COUNT, top_p=3.0), "top_p")
     refusal(BadRequestError, lambda: model(url).chat(MESSAGES, top_p=3.0), "top_p")
 
 

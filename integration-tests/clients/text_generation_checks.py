@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 
-from checks import ANSWER, QUESTION, refusal, run
+from checks import ANSWER, COUNT, COUNTED, QUESTION, refusal, run
 from text_generation import AsyncClient, Client
 from text_generation.errors import ValidationError
 from text_generation.types import FinishReason, Grammar, GrammarType, Message
@@ -80,8 +80,8 @@ def check_best_of(url: str) -> None:
 
 
 def check_stop_sequences(url: str) -> None:
-    whole = client(url).generate("1, 2, 3, 4, 5, 6,", stop_sequences=[" 9"])
-    assert whole.generated_text == " 7, 8, 9"
+    whole = client(url).generate(COUNT, stop_sequences=[" 9"])
+    assert whole.generated_text == COUNTED
     assert whole.details.finish_reason == FinishReason.StopSequence
 
 

@@ -11,11 +11,10 @@ import os
 import subprocess
 import sys
 import tempfile
-from functools import cache
 from pathlib import Path
 
 from checks import MODEL, run
-from demo_tokenizer import save
+from demo_tokenizer import folder as tokenizer
 
 REQUESTS = 8
 OUTPUT = 12
@@ -26,13 +25,6 @@ parser = FlexibleArgumentParser()
 add_cli_args(parser)
 main(parser.parse_args())
 """
-
-
-@cache
-def tokenizer() -> tempfile.TemporaryDirectory[str]:
-    folder = tempfile.TemporaryDirectory()
-    save(folder.name)
-    return folder
 
 
 def bench(url: str, backend: str, endpoint: str, *more: str) -> dict:
