@@ -63,7 +63,8 @@ class Family:
                 (packages / "runtime.pth").write_text(f"{runtime}\n", encoding="utf-8")
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python)]
         # --no-deps: the file pins all there is to install.
-        install = [*pip, "install", "--quiet", "--no-deps", "-r", str(requirements)]
+        # --no-compile: much of a load tool is never imported.
+        install = [*pip, "install", "--quiet", "--no-deps", "--no-compile", "-r", str(requirements)]
         must(install, f"pip install -r {requirements.name}")
         stamp.write_text(wanted, encoding="utf-8")
         return python
