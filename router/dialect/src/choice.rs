@@ -94,6 +94,7 @@ pub struct ChoiceText {
     stop_texts: Vec<String>,
     mode: StopMode,
     shows_special: bool,
+    min_tokens: u32,
     generated: u32,
     text_end: usize,
     text_characters: usize,
@@ -115,6 +116,7 @@ impl ChoiceText {
             stop_texts: stops.to_vec(),
             mode,
             shows_special: false,
+            min_tokens: 0,
             generated: 0,
             text_end: 0,
             text_characters: 0,
@@ -126,6 +128,13 @@ impl ChoiceText {
     #[must_use]
     pub fn showing_special(mut self, shows_special: bool) -> Self {
         self.shows_special = shows_special;
+        self
+    }
+
+    /// The same; a stop string that is complete within the first `min_tokens` tokens ends nothing, as in vLLM.
+    #[must_use]
+    pub fn with_min_tokens(mut self, min_tokens: u32) -> Self {
+        self.min_tokens = min_tokens;
         self
     }
 
@@ -143,6 +152,7 @@ impl ChoiceText {
     /// completes comes first.
     pub fn push(&mut self, token: RawToken, end: Option<EndReason>) -> TokenStep {
         self.generated += 1;
+        self.stops.set_early(self.generated <= self.min_tokens);
         let text_offset = self.text_characters;
         let special = self.tokenizer.is_special(token.id);
         let mut matched = None;

@@ -174,16 +174,37 @@ fn read_input(
     let before = prompts.len();
     flatten(items, &data_path, prompts)?;
     let count = prompts.len() - before;
-    let product = shape
-        .iter()
-        .try_fold(1_u64, |product, size| product.checked_mul(*size));
-    if product != Some(count as u64) {
+    if !fits(&shape, items, count) {
         return Err(Refusal::validation(
             &shape_path,
-            format!("`{shape_path}` does not fit the {count} strings of `{data_path}`"),
+            format!(
+                "`{shape_path}` does not fit the {count} strings of `{data_path}`, flat or nested"
+            ),
         ));
     }
     Ok((name, true))
+}
+
+/// Whether `count` strings have this shape: in one flat list, or nested as the shape says.
+fn fits(shape: &[u64], items: &[Json], count: usize) -> bool {
+    if !items.iter().all(|item| matches!(item, Json::String(_))) {
+        return is_nested_so(shape, items);
+    }
+    let mut sizes = shape.iter();
+    let product = sizes.try_fold(1_u64, |product, size| product.checked_mul(*size));
+    product == Some(count as u64)
+}
+
+/// Whether nested lists have exactly this shape.
+fn is_nested_so(shape: &[u64], items: &[Json]) -> bool {
+    let Some((size, inner)) = shape.split_first() else {
+        return false;
+    };
+    *size == items.len() as u64
+        && items.iter().all(|item| match item {
+            Json::Array(items) => is_nested_so(inner, items),
+            _ => inner.is_empty(),
+        })
 }
 
 fn required_name(fields: &mut Fields<'_>) -> Result<String, Refusal> {

@@ -2,6 +2,7 @@
 
 use crate::auth::{Holder, Keys};
 use crate::caller::Namespaces;
+use crate::cors;
 use crate::engine::EngineHandle;
 use crate::metrics::Metrics;
 use crate::request_id;
@@ -21,11 +22,10 @@ use futures::FutureExt;
 use headrace_control::RouterConfig;
 use headrace_dialect::bounds::{Bounds, ContextLimits, Flags};
 use headrace_dialect::refusal::{Cause, Dialect, Refusal};
-use http::{HeaderName, HeaderValue, Method};
+use http::{HeaderValue, Method};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 /// Threads that compile grammars. Most take a few milliseconds, the worst some hundred: one is left to small ones.
 const GRAMMAR_THREADS: usize = 2;
@@ -259,7 +259,7 @@ pub(crate) fn dialect_by_prefix(path: &str) -> Dialect {
 
 /// The whole application.
 pub fn router(state: AppState) -> Router {
-    let cors = cors(&state.config().cors_allow_origin);
+    let cors = cors::layer(&state.config().cors_allow_origin);
     routes::table::router(state.inner.keys.has_admin())
         .merge(state.inner.aip.table())
         .merge(crate::openapi::page())
@@ -269,6 +269,7 @@ pub fn router(state: AppState) -> Router {
         .layer(middleware::from_fn_with_state(state.clone(), catch_panics))
         .layer(middleware::from_fn_with_state(state.clone(), in_time))
         .layer(cors)
+        .layer(middleware::from_fn(cors::expose_to_browsers_only))
         .layer(middleware::from_fn_with_state(state.clone(), observe))
         .with_state(state)
 }
@@ -360,44 +361,6 @@ async fn guard(State(state): State<AppState>, request: Request, next: Next) -> R
         log.fail(&refusal);
     }
     reply::refused(&state, state.dialect_of(path), &refusal)
-}
-
-/// Response headers that scripts in browsers may read.
-const EXPOSED: [&str; 16] = [
-    "x-request-id",
-    "request-id",
-    "retry-after",
-    "x-compute-type",
-    "x-compute-time",
-    "x-compute-characters",
-    "x-total-time",
-    "x-validation-time",
-    "x-queue-time",
-    "x-inference-time",
-    "x-time-per-token",
-    "x-prompt-tokens",
-    "x-generated-tokens",
-    "x-headrace-ignored",
-    "x-accel-buffering",
-    "x-should-retry",
-];
-
-fn cors(origins: &[String]) -> CorsLayer {
-    let listed: Vec<HeaderValue> = origins
-        .iter()
-        .filter(|origin| *origin != "*")
-        .filter_map(|origin| HeaderValue::from_str(origin).ok())
-        .collect();
-    let origin = if origins.is_empty() || origins.iter().any(|origin| origin == "*") {
-        AllowOrigin::any()
-    } else {
-        AllowOrigin::list(listed)
-    };
-    CorsLayer::new()
-        .allow_origin(origin)
-        .allow_methods([Method::GET, Method::POST, Method::DELETE])
-        .allow_headers(AllowHeaders::mirror_request())
-        .expose_headers(EXPOSED.map(HeaderName::from_static))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ pub mod app;
 mod auth;
 mod caller;
 mod connection;
+mod cors;
 pub mod engine;
 pub mod health;
 pub mod listen;

@@ -8,13 +8,17 @@ use crate::routes::{
     probes, reply, tokenize, vertex,
 };
 use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use axum::middleware::{self, Next};
 use axum::response::Response;
 use complete::complete;
 use headrace_api::chat::ChatCompletionChunk;
 use headrace_api::invocations::AnyErrorResponse;
 use headrace_api::native::StreamResponse;
 use headrace_dialect::refusal::to_json;
-use http::StatusCode;
+use http::header::CONTENT_LENGTH;
+use http::{Method, StatusCode};
 use serde_json::Value;
 use std::sync::OnceLock;
 use utoipa::OpenApi;
@@ -81,6 +85,26 @@ struct Document;
 /// The page that shows the document.
 pub(crate) fn page() -> Router<AppState> {
     Router::from(SwaggerUi::new("/docs").config(Config::from("/api-doc/openapi.json")))
+        .layer(middleware::from_fn(titled))
+}
+
+/// Bytes of the page, far more than it has.
+const LARGEST_PAGE: usize = 1 << 16;
+
+/// The page comes with its maker's title.
+async fn titled(request: Request, next: Next) -> Response {
+    let is_page = request.method() == Method::GET
+        && matches!(request.uri().path(), "/docs/" | "/docs/index.html");
+    let response = next.run(request).await;
+    if !is_page {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let page = to_bytes(body, LARGEST_PAGE).await.unwrap_or_default();
+    let page = String::from_utf8_lossy(&page);
+    let page = page.replacen("<title>Swagger UI<", "<title>headrace<", 1);
+    parts.headers.remove(CONTENT_LENGTH);
+    Response::from_parts(parts, Body::from(page))
 }
 
 /// This document.

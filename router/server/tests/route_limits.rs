@@ -67,6 +67,34 @@ async fn preflight_mirrors_headers_and_needs_no_key() {
             .header("access-control-expose-headers")
             .contains("x-request-id")
     );
+    // What no browser sent has no use for a list of headers that scripts may read.
+    let plain = server.get("/health").await;
+    assert_eq!(plain.status, 200);
+    assert!(!plain.headers.contains_key("access-control-expose-headers"));
+    assert_eq!(plain.header("access-control-allow-origin"), "*", "as TGI");
+}
+
+#[tokio::test]
+async fn packed_bodies_are_refused_in_one_line() {
+    let server = Server::start(config(), says(greeting())).await;
+    for (path, encoding, status) in [
+        ("/generate", "gzip", 415),
+        ("/v1/completions", "br", 415),
+        ("/tokenize", "zstd", 415),
+        ("/generate", "identity", 200),
+    ] {
+        let request = Request::post(path)
+            .header("content-type", "application/json")
+            .header("content-encoding", encoding)
+            .body(Body::from(json!({"inputs": "Hello"}).to_string()))
+            .unwrap();
+        let answer = server.send(request).await;
+        assert_eq!(answer.status, status, "{path} {}", answer.body);
+        if status == 415 {
+            let words = format!("`Content-Encoding: {encoding}` is not supported");
+            assert!(answer.body.contains(&words), "{}", answer.body);
+        }
+    }
 }
 
 #[tokio::test]
@@ -332,7 +360,14 @@ async fn keep_alive_is_quiet_and_documents_are_served() {
     assert_eq!(document.json(), server.get("/openapi.json").await.json());
     let page = server.get("/docs/").await;
     assert_eq!(page.status, 200);
-    assert!(page.body.to_lowercase().contains("swagger"));
+    assert!(
+        page.body.contains("<title>headrace</title>"),
+        "{}",
+        page.body
+    );
+    assert!(page.body.contains("swagger-ui.css"), "{}", page.body);
+    let script = server.get("/docs/swagger-initializer.js").await;
+    assert!(script.body.contains("/api-doc/openapi.json"));
     let metrics = server.get("/metrics").await;
     assert!(metrics.header("content-type").starts_with("text/plain"));
     assert!(metrics.body.contains("tgi_queue_size 0"));

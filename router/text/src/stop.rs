@@ -90,6 +90,8 @@ pub struct StopMatcher {
     /// Text not released yet; it ends at `position`.
     held: VecDeque<Run>,
     held_bytes: usize,
+    /// A stop that becomes complete now is text like any other.
+    is_early: bool,
     is_over: bool,
 }
 
@@ -110,8 +112,15 @@ impl StopMatcher {
             position: 0,
             held: VecDeque::new(),
             held_bytes: 0,
+            is_early: false,
             is_over: false,
         })
+    }
+
+    /// Whether it is too early for a stop: one that becomes complete meanwhile ends nothing. One that begins then and
+    /// becomes complete later does.
+    pub fn set_early(&mut self, is_early: bool) {
+        self.is_early = is_early;
     }
 
     /// The text of one token, as the detokeniser gave it. After a match nothing more is released.
@@ -173,12 +182,26 @@ impl StopMatcher {
         }
         let keep = match self.mode {
             StopMode::KeepStop => 0,
-            StopMode::CutStop => self.states.iter().copied().max().unwrap_or(0),
+            StopMode::CutStop => self.longest_start(),
         };
         StopStep {
             released: self.release(keep),
             matched: None,
         }
+    }
+
+    /// Bytes at the end of the text that a stop may begin with.
+    fn longest_start(&self) -> usize {
+        let states = self.patterns.iter().zip(&self.states);
+        let starts = states.map(|(pattern, &state)| {
+            if state == pattern.bytes.len() {
+                // It came too early; another one may begin inside it.
+                pattern.failure[state] as usize
+            } else {
+                state
+            }
+        });
+        starts.max().unwrap_or(0)
     }
 
     /// Runs every stop over `bytes`; the winner's index and its start in the whole text.
@@ -190,7 +213,7 @@ impl StopMatcher {
             let length = pattern.bytes.len();
             for (offset, &byte) in bytes.iter().enumerate() {
                 *state = pattern.advance(*state, byte);
-                if *state == length {
+                if *state == length && !self.is_early {
                     // The first end of a stop is its earliest start; later ones of the same stop cannot win.
                     let start = self.position + offset + 1 - length;
                     let is_better = best.is_none_or(|(best_start, best_length, _)| {

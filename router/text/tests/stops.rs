@@ -7,9 +7,20 @@ use proptest::prelude::*;
 
 /// Feeds pieces until a match; the text released (tail included) and the stop.
 fn run(pieces: &[&str], stops: &[&str], mode: StopMode) -> (String, Option<usize>) {
+    run_early(pieces, stops, mode, 0)
+}
+
+/// The same; in the first `early` pieces no stop may end.
+fn run_early(
+    pieces: &[&str],
+    stops: &[&str],
+    mode: StopMode,
+    early: usize,
+) -> (String, Option<usize>) {
     let mut matcher = StopMatcher::new(stops, mode).unwrap();
     let mut text = String::new();
-    for piece in pieces {
+    for (index, piece) in pieces.iter().enumerate() {
+        matcher.set_early(index < early);
         let step = matcher.push(piece);
         text.push_str(&step.released);
         if step.matched.is_some() {
@@ -26,6 +37,17 @@ fn run(pieces: &[&str], stops: &[&str], mode: StopMode) -> (String, Option<usize
 /// The rule, word for word: the first piece after which any stop is complete; of those complete, the earliest start,
 /// then the longest.
 fn naive(pieces: &[&str], stops: &[&str], mode: StopMode) -> (String, Option<usize>) {
+    naive_early(pieces, stops, mode, 0)
+}
+
+/// The same; a stop counts if it ends behind the first `early` pieces.
+fn naive_early(
+    pieces: &[&str],
+    stops: &[&str],
+    mode: StopMode,
+    early: usize,
+) -> (String, Option<usize>) {
+    let begin: usize = pieces.iter().take(early).map(|piece| piece.len()).sum();
     let mut text = String::new();
     for piece in pieces {
         text.push_str(piece);
@@ -33,7 +55,12 @@ fn naive(pieces: &[&str], stops: &[&str], mode: StopMode) -> (String, Option<usi
             .iter()
             .enumerate()
             .filter_map(|(index, stop)| {
-                text.find(stop)
+                (0..text.len())
+                    .find(|&start| {
+                        text.is_char_boundary(start)
+                            && text[start..].starts_with(stop)
+                            && start + stop.len() > begin
+                    })
                     .map(|start| (start, std::cmp::Reverse(stop.len()), index))
             })
             .min();
@@ -127,7 +154,43 @@ fn a_hostile_text_costs_linear_time() {
     assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
 }
 
+#[test]
+fn a_stop_that_comes_too_early_is_text_and_one_that_ends_later_counts() {
+    for (pieces, early, text, stop) in [
+        (&["xSTOPy", "z", "STOP"][..], 1, "xSTOPyz", Some(0)),
+        (&["ST", "OP", "a"], 1, "", Some(0)),
+        (&["STOP", "STOP"], 2, "STOPSTOP", None),
+        (&["STOP", "STOP"], 0, "", Some(0)),
+        (&["STOPST", "OP"], 1, "STOP", Some(0)),
+    ] {
+        let stops = ["STOP"];
+        let found = run_early(pieces, &stops, StopMode::CutStop, early);
+        assert_eq!(found, (text.to_owned(), stop), "{pieces:?} {early}");
+    }
+    // One stop inside another's end: what may begin there is held back.
+    let mut matcher = StopMatcher::new(&["abab"], StopMode::CutStop).unwrap();
+    matcher.set_early(true);
+    assert_eq!(matcher.push("abab").released, "ab");
+    matcher.set_early(false);
+    let step = matcher.push("ab");
+    assert_eq!((step.released.as_str(), step.matched), ("", Some(0)));
+}
+
 proptest! {
+    #[test]
+    fn early_stops_are_those_that_end_in_early_pieces(
+        pieces in proptest::collection::vec("[abé]{0,4}", 0..12),
+        stops in proptest::collection::vec("[abé]{1,4}", 0..4),
+        early in 0..6_usize,
+    ) {
+        let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
+        let stops: Vec<&str> = stops.iter().map(String::as_str).collect();
+        for mode in [StopMode::KeepStop, StopMode::CutStop] {
+            let found = run_early(&pieces, &stops, mode, early);
+            prop_assert_eq!(found, naive_early(&pieces, &stops, mode, early));
+        }
+    }
+
     #[test]
     fn the_matcher_is_the_naive_search(
         pieces in proptest::collection::vec("[abé]{0,4}", 0..12),

@@ -157,7 +157,7 @@ fn what_is_wrong_in_a_tensor_is_named() {
         ),
         (
             with("shape", json!([2])),
-            "Input validation error: `inputs[0].shape` does not fit the 1 strings of `inputs[0].data`".to_owned(),
+            "Input validation error: `inputs[0].shape` does not fit the 1 strings of `inputs[0].data`, flat or nested".to_owned(),
         ),
         (
             with("shape", json!([-1])),
@@ -224,4 +224,40 @@ fn only_a_strict_server_has_other_models_not_found() {
     let refusal = check_path_model("any", "org/tiny", true).unwrap_err();
     assert_eq!(refusal.status(Dialect::Native), 404);
     assert_eq!(refusal.message(), "The model `any` does not exist.");
+}
+
+/// The protocol has two forms for elements: one flat list, or lists nested as the shape says.
+#[test]
+fn strings_are_flat_or_nested_as_the_shape_says() {
+    for (shape, data, is_taken) in [
+        (json!([2]), json!(["a", "b"]), true),
+        (json!([2, 1]), json!(["a", "b"]), true),
+        (json!([2, 1]), json!([["a"], ["b"]]), true),
+        (json!([1, 2]), json!([["a", "b"]]), true),
+        (json!([1, 1, 1]), json!([[["a"]]]), true),
+        (json!([1]), json!([["a"]]), false),
+        (json!([2]), json!([["a"], ["b"]]), false),
+        (json!([2, 1]), json!([["a", "b"]]), false),
+        (json!([1, 1]), json!([[["a"]]]), false),
+        (json!([1, 1, 1]), json!([["a"]]), false),
+        (json!([2]), json!(["a", ["b"]]), false),
+        (json!([]), json!([["a"]]), false),
+        (json!([3]), json!(["a", "b"]), false),
+        (
+            json!([4_294_967_296_u64, 4_294_967_296_u64]),
+            json!(["a"]),
+            false,
+        ),
+    ] {
+        let input = json!({"name": "a", "shape": shape, "datatype": "BYTES", "data": data});
+        let result = read(&json!({"inputs": [input]}));
+        assert_eq!(result.is_ok(), is_taken, "{shape} {data}: {result:?}");
+        if let Err(refusal) = result {
+            let message = refusal.message();
+            assert!(
+                message.contains("`inputs[0].shape` does not fit"),
+                "{message}"
+            );
+        }
+    }
 }

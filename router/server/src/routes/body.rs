@@ -5,8 +5,9 @@ use axum::body::Body;
 use axum::extract::Request;
 use headrace_dialect::json::Json;
 use headrace_dialect::refusal::{Cause, Refusal};
+use headrace_text::OneLine;
 use http::HeaderMap;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 /// The body of a request that needs a place in the house. Where there is none, it is neither kept nor parsed: under
@@ -39,6 +40,14 @@ pub(crate) async fn read_json(state: &AppState, request: Request) -> Result<Json
         return Err(Refusal::new(
             Cause::MediaType,
             "Expected request with `Content-Type: application/json`",
+        ));
+    }
+    if let Some(encoding) = encoding_of(&parts.headers) {
+        return Err(Refusal::new(
+            Cause::MediaType,
+            format!(
+                "`Content-Encoding: {encoding:.32}` is not supported: send the body as plain JSON"
+            ),
         ));
     }
     let limit = state.config().payload_limit;
@@ -87,6 +96,16 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind.eq_ignore_ascii_case("application") && (subtype == "json" || subtype.ends_with("+json"))
 }
 
+/// How the body is packed, if it is.
+fn encoding_of(headers: &HeaderMap) -> Option<OneLine<'_>> {
+    let mut values = headers.get_all(CONTENT_ENCODING).into_iter();
+    let packed = values.find(|value| {
+        let value = value.as_bytes().trim_ascii();
+        !value.is_empty() && !value.eq_ignore_ascii_case(b"identity")
+    })?;
+    Some(OneLine(packed.to_str().unwrap_or("?")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,5 +125,22 @@ mod tests {
             assert_eq!(is_json(&headers), expected, "{value}");
         }
         assert!(!is_json(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn only_what_is_packed_has_an_encoding() {
+        for (value, expected) in [
+            ("gzip", Some("gzip")),
+            ("identity", None),
+            (" Identity ", None),
+            ("", None),
+            ("br, gzip", Some("br, gzip")),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_ENCODING, value.parse().unwrap());
+            let found = encoding_of(&headers).map(|found| found.to_string());
+            assert_eq!(found.as_deref(), expected, "{value}");
+        }
+        assert!(encoding_of(&HeaderMap::new()).is_none());
     }
 }

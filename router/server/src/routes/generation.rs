@@ -213,7 +213,8 @@ impl Generation {
         {
             let text = ChoiceText::new(&services.tokenizer, &prompt_ids, stops, mode)
                 .map_err(|error| Refusal::validation("stop", error.to_string()))?
-                .showing_special(validated.shows_special());
+                .showing_special(validated.shows_special())
+                .with_min_tokens(validated.min_tokens());
             seeds.push(seed);
             let last = if may_end_unmarked {
                 LastToken::ByEvent(None)

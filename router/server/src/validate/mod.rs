@@ -171,6 +171,11 @@ impl ValidatedCall {
         (&self.stops, self.mode)
     }
 
+    /// Output tokens within which no stop string ends a choice.
+    pub(crate) fn min_tokens(&self) -> u32 {
+        self.sampling.min_tokens
+    }
+
     /// Special tokens' own text is part of the answer's.
     pub(crate) fn shows_special(&self) -> bool {
         self.shows_special

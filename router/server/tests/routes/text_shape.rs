@@ -123,6 +123,26 @@ async fn case_2_2_and_2_5_the_stop_is_named_and_shown_only_if_asked_for() {
     .await;
 }
 
+/// As in vLLM: what is complete within `min_tokens` ends nothing, what becomes complete later does.
+#[tokio::test]
+async fn stop_strings_wait_for_min_tokens() {
+    // `Hello`, ` w`, the two bytes of `ö`, `r`, `l`, `d`, `!`.
+    let server = Server::start(config(), says(greeting())).await;
+    for (stop, min_tokens, text, reason) in [
+        (json!(" w"), 0, "Hello", json!(" w")),
+        (json!(" w"), 1, "Hello", json!(" w")),
+        (json!(" w"), 2, "Hello wörld!", Value::Null),
+        // It begins in the second token and ends in the fourth.
+        (json!("wö"), 3, "Hello ", json!("wö")),
+        (json!("wö"), 4, "Hello wörld!", Value::Null),
+        (json!([" w", "d"]), 2, "Hello wörl", json!("d")),
+    ] {
+        let fields = json!({"stop": stop, "min_tokens": min_tokens});
+        expect(&server, fields, text, "stop", reason).await;
+    }
+    server.wait_idle().await;
+}
+
 #[tokio::test]
 async fn case_2_6_a_stop_ends_the_work_and_the_count() {
     // Without the stop it would go on for 900 steps, which is more than four seconds.
