@@ -382,7 +382,10 @@ impl Rank {
         if row.prompt_logprobs {
             let last = state.computed.min(state.prompt_length - 1);
             result.prompt_logprobs = (first + 1..=last)
-                .map(|position| described_prompt(state.ids[position], &state.sampling, vocab))
+                .map(|position| {
+                    let before = self.kv[place(&state.blocks, position - 1)];
+                    described_prompt(state.ids[position], before, &state.sampling, vocab)
+                })
                 .collect();
         }
         if row.sample {

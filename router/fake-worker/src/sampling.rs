@@ -1,7 +1,7 @@
 //! The choice of an id, under a mask if one came, and what is told beside it.
 
 use crate::masks::Placed;
-use crate::model::next_allowed_id;
+use crate::model::{START, mix, next_allowed_id};
 use crate::rules::TokenRules;
 use crate::script::LiteralOutputs;
 use headrace_worker_client::pb;
@@ -70,14 +70,16 @@ pub(crate) fn described(id: u32, sampling: &pb::SamplingParams, vocab: u32) -> p
     }
 }
 
-/// A prompt id as told with its place: it is the first, second or third best by its own number.
+/// A prompt id as told with its place: it is the first, second or third best by its own number, and all logprobs there
+/// are lower by a part that the KV before it says.
 pub(crate) fn described_prompt(
     id: u32,
+    before: u64,
     sampling: &pb::SamplingParams,
     vocab: u32,
 ) -> pb::SampledToken {
-    let rank = (1 + id % 3).min(vocab);
-    let logprob = |rank: u32| -0.5 * rank as f32;
+    let rank = prompt_rank(id, vocab);
+    let logprob = |rank: u32| prompt_logprob(rank, before);
     let top = (1..=sampling.prompt_top_n.min(vocab)).map(|place| pb::TokenLogprob {
         id: (id + vocab + place - rank) % vocab,
         logprob: logprob(place),
@@ -88,6 +90,28 @@ pub(crate) fn described_prompt(
         top: top.collect(),
         rank: Some(rank),
     }
+}
+
+fn prompt_rank(id: u32, vocab: u32) -> u32 {
+    (1 + id % 3).min(vocab)
+}
+
+/// Exact in binary; the part is the same for all ranks of a place.
+fn prompt_logprob(rank: u32, before: u64) -> f32 {
+    let part = (before % 64) as f32 / 256.0;
+    -0.5 * rank as f32 - part
+}
+
+/// The logprobs that must come out for the ids of a prompt, from the second one on.
+pub fn expected_prompt_logprobs(prompt: &[u32], vocab_size: u32) -> Vec<f32> {
+    let mut state = START;
+    let pairs = prompt.iter().zip(prompt.iter().skip(1));
+    pairs
+        .map(|(&id, &next)| {
+            state = mix(state, id);
+            prompt_logprob(prompt_rank(next, vocab_size), state)
+        })
+        .collect()
 }
 
 /// Whether every parameter is within the protocol's bounds.

@@ -18,3 +18,4 @@ mod lifecycle;
 mod masks;
 mod queue;
 mod readers;
+mod scoring;

@@ -21,6 +21,7 @@ mod readers;
 mod request_log;
 #[path = "../routes_support/mod.rs"]
 mod routes_support;
+mod scoring;
 mod terms;
 mod text_shape;
 mod token_rules;
