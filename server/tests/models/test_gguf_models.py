@@ -9,7 +9,6 @@ from headrace.errors import WeightsError
 from headrace.models import load_model
 from paged_sequences import PagedSequences, random_ids
 from tiny_checkpoints import gguf_document, oracle_logits, random_model, tiny_config
-from transformers import AutoModelForCausalLM
 
 PARTS = {
     "model.embed_tokens": "token_embd",
@@ -125,12 +124,9 @@ def test_missing_and_truncated_tensors(ops, tmp_path):
         load_model(gguf_document([path], keys), ops, ProcessGroup(), lambda *_: None)
 
 
-def test_demo_model_equals_transformers(demo_model, demo_file, ops):
-    oracle = AutoModelForCausalLM.from_pretrained(
-        demo_file.parent, gguf_file=demo_file.name, dtype=torch.float32
-    ).eval()
+def test_demo_model_equals_transformers(demo_model, demo_oracle, ops):
     ids = torch.cat([torch.tensor(PROMPT), random_ids(75, vocab=DEMO_VOCAB)])
-    expected = oracle_logits(oracle, ids)
+    expected = oracle_logits(demo_oracle, ids)
     sequences = PagedSequences(demo_model, ops)
     hidden = sequences.hidden_in_chunks("a", ids, [5, 48, 1, 1, 25])
     logits = demo_model.logits(hidden)
