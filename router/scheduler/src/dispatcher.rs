@@ -67,7 +67,10 @@ impl Dispatcher {
             return Err(SubmitError::QueueFull { waiting });
         }
         if let Some(deadline) = request.deadline {
-            let predicted = self.queue.predicted_wait().unwrap_or_default();
+            let predicted = self
+                .queue
+                .predicted_wait(self.now, request.priority, request.tenant, prompt)
+                .unwrap_or_default();
             if self.now.0.saturating_add(predicted) >= deadline.0 {
                 return Err(SubmitError::DeadlineTooClose { predicted });
             }

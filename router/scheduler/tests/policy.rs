@@ -329,6 +329,75 @@ fn the_drain_rate_predicts_the_wait() {
     scheduler.submit(at(25_000), asked).unwrap();
 }
 
+/// 490 ids of tenant 0 wait in class 5, and 100 leave in a second.
+fn busy() -> Scheduler {
+    let mut scheduler = up(1, PolicyConfig::default());
+    for id in 1..=100 {
+        let asked = SequenceRequest {
+            priority: 5,
+            ..of_tenant(id, 0, 10, 1)
+        };
+        scheduler.submit(at(20_000), asked).unwrap();
+    }
+    for now in (20_000..=25_000).step_by(100) {
+        step(&mut scheduler, at(now));
+    }
+    let stats = scheduler.stats();
+    assert_eq!(stats.drained_tokens_per_second, 100);
+    assert_eq!(stats.waiting_tokens, 490);
+    scheduler
+}
+
+/// What a request of ten ids that may wait so long is answered.
+fn asked_at(
+    scheduler: &mut Scheduler,
+    now: u64,
+    priority: i32,
+    tenant: u64,
+    milliseconds: u64,
+) -> Result<(), u64> {
+    let asked = SequenceRequest {
+        priority,
+        deadline: Some(at(now + milliseconds)),
+        ..of_tenant(1000, tenant, 10, 1)
+    };
+    scheduler.submit(at(now), asked).map_err(|error| {
+        let SubmitError::DeadlineTooClose { predicted } = error else {
+            return u64::MAX;
+        };
+        u64::try_from(predicted.as_millis()).unwrap()
+    })
+}
+
+#[test]
+fn a_deadline_is_held_against_what_is_served_before_it_only() {
+    for (class, tenant, wait) in [
+        // Behind its own tenant's, and behind a higher class.
+        (5, 0, 4900),
+        (6, 0, 4900),
+        (6, 1, 4900),
+        // Tenants take turns: ten ids of the other's.
+        (5, 1, 100),
+    ] {
+        let ask = |milliseconds| asked_at(&mut busy(), 25_000, class, tenant, milliseconds);
+        assert_eq!(ask(wait), Err(wait), "{class} {tenant}");
+        assert_eq!(ask(wait + 1), Ok(()), "{class} {tenant}");
+    }
+    // Nothing is served before a higher class.
+    for tenant in [0, 1] {
+        assert_eq!(asked_at(&mut busy(), 25_000, 4, tenant, 1), Ok(()));
+    }
+}
+
+#[test]
+fn a_rate_of_long_ago_refuses_nobody() {
+    for (later, refused) in [(60_000, true), (60_001, false)] {
+        let mut scheduler = busy();
+        let asked = asked_at(&mut scheduler, 25_000 + later, 5, 0, 1);
+        assert_eq!(asked.is_err(), refused, "{later}");
+    }
+}
+
 #[test]
 fn a_cached_prefix_does_not_pass_what_blocks_are_kept_for() {
     let policy = PolicyConfig {

@@ -28,6 +28,8 @@ pub(super) struct Account {
     key: u64,
     /// Waiting, by arrival.
     pub(super) line: BTreeMap<u64, SequenceIndex>,
+    /// Ids of the line.
+    pub(super) tokens: u64,
     /// Sequences that are not over.
     pub(super) users: u32,
 }
@@ -39,6 +41,8 @@ struct Class {
     tenants: FxHashMap<u64, AccountIndex>,
     /// Accounts without sequences.
     dormant: BTreeSet<(u64, AccountIndex)>,
+    /// Ids of all lines.
+    tokens: u64,
     /// What a tenant that comes back is lifted to.
     floor: u64,
     last_served: Option<AccountIndex>,
@@ -68,6 +72,7 @@ impl Accounts {
             counter: 0,
             key: 0,
             line: BTreeMap::new(),
+            tokens: 0,
             users: 1,
         };
         let account = if let Some(account) = self.vacant.pop() {
@@ -121,7 +126,14 @@ impl Accounts {
         *counter = counter.saturating_add(tokens);
     }
 
-    pub(super) fn push(&mut self, account: AccountIndex, arrival: u64, index: SequenceIndex) {
+    /// A sequence of `tokens` ids waits.
+    pub(super) fn push(
+        &mut self,
+        account: AccountIndex,
+        arrival: u64,
+        index: SequenceIndex,
+        tokens: u64,
+    ) {
         let class = self.entries[account as usize].class;
         if self.entries[account as usize].line.is_empty() {
             let least = self.least(class);
@@ -137,19 +149,57 @@ impl Accounts {
                 entry.order.insert((returning.key, account));
             }
         }
-        self.entries[account as usize].line.insert(arrival, index);
+        let entry = &mut self.entries[account as usize];
+        entry.line.insert(arrival, index);
+        entry.tokens += tokens;
+        if let Some(class) = self.classes.get_mut(&class) {
+            class.tokens += tokens;
+        }
     }
 
-    pub(super) fn remove(&mut self, account: AccountIndex, arrival: u64, index: SequenceIndex) {
+    /// As many ids as `push` was told.
+    pub(super) fn remove(
+        &mut self,
+        account: AccountIndex,
+        arrival: u64,
+        index: SequenceIndex,
+        tokens: u64,
+    ) {
         let entry = &mut self.entries[account as usize];
         let removed = entry.line.remove(&arrival);
         assert!(removed == Some(index), "a waiting sequence is in its line");
-        if entry.line.is_empty() {
-            let (class, key) = (entry.class, entry.key);
-            if let Some(class) = self.classes.get_mut(&class) {
+        entry.tokens -= tokens;
+        let is_empty = entry.line.is_empty();
+        let (class, key) = (entry.class, entry.key);
+        if let Some(class) = self.classes.get_mut(&class) {
+            class.tokens -= tokens;
+            if is_empty {
                 class.order.remove(&(key, account));
             }
         }
+    }
+
+    /// Ids of the lines that are served before a new sequence of so many: those of higher classes, its tenant's own, and
+    /// of each other tenant in its class no more than its own has then, since they take turns.
+    pub(super) fn tokens_before(&self, class: i32, tenant: u64, tokens: u64) -> u64 {
+        let higher: u64 = self
+            .classes
+            .range(..class)
+            .map(|(_, entry)| entry.tokens)
+            .sum();
+        let Some(entry) = self.classes.get(&class) else {
+            return higher;
+        };
+        let own_account = entry.tenants.get(&tenant).copied();
+        let own = own_account.map_or(0, |account| self.entries[account as usize].tokens);
+        let turns = own.saturating_add(tokens);
+        let others: u64 = entry
+            .order
+            .iter()
+            .filter(|(_, account)| Some(*account) != own_account)
+            .map(|&(_, account)| self.entries[account as usize].tokens.min(turns))
+            .sum();
+        higher + own + others
     }
 
     /// A sequence of the account enters a slot for the first time.
@@ -223,17 +273,29 @@ impl Accounts {
         }
     }
 
-    /// Panics unless lines, orders and counts agree; `users` are the sequences of each account.
-    pub(super) fn audit(&self, users: &FxHashMap<AccountIndex, u32>) {
+    /// Panics unless lines, orders and counts agree; `users` are the sequences of each account, and `tokens` the ids of its
+    /// line.
+    pub(super) fn audit(
+        &self,
+        users: &FxHashMap<AccountIndex, u32>,
+        tokens: &FxHashMap<AccountIndex, u64>,
+    ) {
         let mut known = 0;
         for (class, entry) in &self.classes {
             known += entry.tenants.len();
+            let of_tenants = entry.tenants.values();
+            let in_lines: u64 = of_tenants
+                .map(|&account| self.entries[account as usize].tokens)
+                .sum();
+            assert!(entry.tokens == in_lines, "class {class} counts its ids");
             for (&tenant, &account) in &entry.tenants {
                 let found = &self.entries[account as usize];
                 assert!(
                     found.tenant == tenant && found.class == *class,
                     "account {account} is another's"
                 );
+                let ids = tokens.get(&account).copied().unwrap_or(0);
+                assert!(found.tokens == ids, "account {account} counts its ids");
                 let due = users.get(&account).copied().unwrap_or(0);
                 assert!(found.users == due, "account {account} counts its sequences");
                 let dormant = entry.dormant.contains(&(found.counter, account));
@@ -294,15 +356,15 @@ mod tests {
         accounts.charge(first, 10);
         accounts.serve(first);
         let second = accounts.open(0, 2);
-        accounts.push(second, 1, 0);
-        accounts.remove(second, 1, 0);
+        accounts.push(second, 1, 0, 5);
+        accounts.remove(second, 1, 0, 5);
         accounts.release(first);
         assert_eq!(accounts.classes[&0].last_served, None);
         let third = accounts.open(0, 3);
         assert_eq!(third, first, "the vacant place");
         accounts.charge(third, 1000);
         let fourth = accounts.open(0, 4);
-        accounts.push(fourth, 2, 1);
+        accounts.push(fourth, 2, 1, 5);
         assert_eq!(accounts.entries[fourth as usize].counter, 10);
     }
 

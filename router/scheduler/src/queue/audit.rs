@@ -1,5 +1,7 @@
 //! The full check of the queue.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 
 use super::{AccountIndex, OVERDUE, Queue, locality};
@@ -9,6 +11,8 @@ use crate::sequence::{Phase, SequenceTable};
 impl Queue {
     /// Panics unless every waiting sequence stands where its class, arrival, deadline and tenant say.
     pub(crate) fn audit(&self, sequences: &SequenceTable) {
+        let mut of_accounts: FxHashMap<AccountIndex, u64> = FxHashMap::default();
+        let mut of_first: BTreeMap<i32, u64> = BTreeMap::new();
         let (mut tokens, mut in_lines, mut rises, mut deadlines, mut alike) = (0, 0, 0, 0, 0);
         for (&arrival, &index) in &self.by_arrival {
             let sequence = &sequences[index];
@@ -21,10 +25,12 @@ impl Queue {
             if first {
                 let found = self.first.get(&sequence.rank);
                 assert!(found == Some(&index), "{id:?} is not served first");
+                *of_first.entry(sequence.rank.0).or_default() += sequence.ids.len() as u64;
             } else {
                 in_lines += 1;
                 let line = &self.accounts.entries[sequence.account as usize].line;
                 assert!(line.get(&arrival) == Some(&index), "{id:?} is in no line");
+                *of_accounts.entry(sequence.account).or_default() += sequence.ids.len() as u64;
                 let begins = locality::beginning(sequence, self.block_size);
                 alike += usize::from(begins.is_some() && self.policy.order == QueueOrder::Lpm);
             }
@@ -76,6 +82,7 @@ impl Queue {
                 *users.entry(sequence.account).or_default() += 1;
             }
         }
-        self.accounts.audit(&users);
+        assert!(of_first == self.first_tokens, "ids served first");
+        self.accounts.audit(&users, &of_accounts);
     }
 }

@@ -7,6 +7,9 @@ use crate::types::Time;
 /// The time that one sample is taken over.
 const WINDOW: Duration = Duration::from_secs(1);
 
+/// For how long a rate is good for refusing somebody: other requests come after that.
+const RECENT: Duration = Duration::from_mins(1);
+
 /// Ids that left the queue for a slot in a second, a mean that halves the weight of a sample with each later
 /// one. Only times in which something waits count: without that, the queue could drain faster than it does.
 #[derive(Debug, Default)]
@@ -14,6 +17,8 @@ pub(crate) struct DrainRate {
     since: Time,
     tokens: u64,
     rate: u64,
+    /// When the last sample was taken.
+    sampled: Time,
 }
 
 impl DrainRate {
@@ -35,8 +40,15 @@ impl DrainRate {
                 u64::midpoint(self.rate, sample)
             };
             self.since = now;
+            self.sampled = now;
             self.tokens = 0;
         }
+    }
+
+    /// The rate, if it was seen lately.
+    pub(crate) fn of_late(&self, now: Time) -> Option<u64> {
+        let age = now.0.saturating_sub(self.sampled.0);
+        (age <= RECENT && self.rate > 0).then_some(self.rate)
     }
 
     pub(crate) fn tokens_per_second(&self) -> u64 {

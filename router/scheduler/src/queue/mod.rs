@@ -38,6 +38,8 @@ pub(crate) struct Queue {
     by_arrival: BTreeMap<u64, SequenceIndex>,
     /// Served before all lines of their class: what ran before, and what is overdue.
     first: BTreeMap<(i32, u64), SequenceIndex>,
+    /// Their ids, by class.
+    first_tokens: BTreeMap<i32, u64>,
     /// When which sequence moves up.
     rises: BTreeSet<(Time, SequenceIndex)>,
     /// Of those that never ran, the parked ones too.
@@ -57,6 +59,7 @@ impl Queue {
             accounts: Accounts::default(),
             by_arrival: BTreeMap::new(),
             first: BTreeMap::new(),
+            first_tokens: BTreeMap::new(),
             rises: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             parked: BTreeMap::new(),
@@ -109,13 +112,15 @@ impl Queue {
 
     pub(crate) fn push(&mut self, sequence: &mut Sequence, index: SequenceIndex) {
         let (class, arrival) = sequence.rank;
-        self.tokens += sequence.ids.len() as u64;
+        let tokens = sequence.ids.len() as u64;
+        self.tokens += tokens;
         let before = self.by_arrival.insert(arrival, index);
         assert!(before.is_none(), "two sequences of one arrival");
         if sequence.returned || class == OVERDUE {
             self.first.insert((class, arrival), index);
+            *self.first_tokens.entry(class).or_default() += tokens;
         } else {
-            self.accounts.push(sequence.account, arrival, index);
+            self.accounts.push(sequence.account, arrival, index, tokens);
             if self.policy.order == QueueOrder::Lpm {
                 self.locality.push(sequence, index, self.block_size);
             }
@@ -146,11 +151,20 @@ impl Queue {
         if self.parked.remove(&arrival).is_some() {
             return;
         }
-        self.tokens -= sequence.ids.len() as u64;
+        let tokens = sequence.ids.len() as u64;
+        self.tokens -= tokens;
         let removed = self.by_arrival.remove(&arrival);
         assert!(removed == Some(index), "a waiting sequence is in the queue");
-        if self.first.remove(&(class, arrival)).is_none() {
-            self.accounts.remove(sequence.account, arrival, index);
+        if self.first.remove(&(class, arrival)).is_some() {
+            let left = self.first_tokens.get(&class).map_or(0, |all| all - tokens);
+            if left == 0 {
+                self.first_tokens.remove(&class);
+            } else {
+                self.first_tokens.insert(class, left);
+            }
+        } else {
+            self.accounts
+                .remove(sequence.account, arrival, index, tokens);
             if self.policy.order == QueueOrder::Lpm {
                 self.locality.remove(sequence, index, self.block_size);
             }
@@ -278,10 +292,22 @@ impl Queue {
         self.drain.tokens_per_second()
     }
 
-    /// How long all that waits takes to leave; `None` while nothing is known.
-    pub(crate) fn predicted_wait(&self) -> Option<Duration> {
-        let rate = self.drain_rate();
-        let milliseconds = (self.tokens * 1000).checked_div(rate)?;
+    /// How long what is served before a new sequence takes to leave; `None` while nothing is known of late. What runs is
+    /// not asked when it ends: it may at any token, and its limit would refuse sequences that were served in time.
+    pub(crate) fn predicted_wait(
+        &self,
+        now: Time,
+        class: i32,
+        tenant: u64,
+        tokens: u64,
+    ) -> Option<Duration> {
+        let first: u64 = self
+            .first_tokens
+            .range(..=class)
+            .map(|(_, tokens)| tokens)
+            .sum();
+        let before = first + self.accounts.tokens_before(class, tenant, tokens);
+        let milliseconds = (before * 1000).checked_div(self.drain.of_late(now)?)?;
         Some(Duration::from_millis(milliseconds))
     }
 }
