@@ -117,6 +117,27 @@ def test_a_stopped_worker_is_found_and_its_streams_go_on(
     assert_nothing_held(shared)
 
 
+def test_a_killed_rank_of_two_restarts_the_group_once_and_every_stream_goes_on(
+    start_server: StartServer,
+) -> None:
+    server = start_server("--num-shard", "2")
+    many = asks(8)
+    due = listen_to_all(server, many)
+    ranks = server.workers()
+    assert len(ranks) == 2
+    before = tokens(server)
+    with listening(server, many) as streams:
+        wait_until(lambda: tokens(server) - before > 60)
+        os.kill(ranks[1], signal.SIGKILL)
+        heard = [stream.result() for stream in streams]
+    assert_same(heard, due)
+    assert_nothing_held(server)
+    # The rank that lived went too, and both came back, once.
+    assert not set(ranks) & set(server.workers())
+    assert len(server.workers()) == 2
+    assert server.logged().count("the workers start again in") == 1
+
+
 @pytest.fixture
 def deadly_python(tmp_path: Path) -> Path:
     """A Python whose worker dies of some requests: see `deadly_worker`."""

@@ -162,6 +162,11 @@ impl FakeWorker {
         self.shared.steps.load(Ordering::SeqCst)
     }
 
+    /// Sequences that entered its slots so far, one as often as it did.
+    pub fn entered(&self) -> u64 {
+        self.shared.entered.load(Ordering::SeqCst)
+    }
+
     /// Streams that the router ended in good order, without breaking the connection.
     pub fn streams_closed(&self) -> u64 {
         self.shared.closed.load(Ordering::SeqCst)

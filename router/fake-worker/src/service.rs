@@ -21,6 +21,8 @@ pub(crate) type Reply = Result<pb::RunReply, Status>;
 pub(crate) struct Shared {
     /// Steps of this worker's life, all streams together.
     pub(crate) steps: AtomicU64,
+    /// Sequences that entered slots.
+    pub(crate) entered: AtomicU64,
     /// Streams that the router ended in good order.
     pub(crate) closed: AtomicU64,
     /// First misuse of the protocol.

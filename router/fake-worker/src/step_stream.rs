@@ -179,6 +179,11 @@ impl StepStream {
             .map(|answered| arrived - answered)
             .unwrap_or_default();
         let number = self.service.shared.steps.fetch_add(1, Ordering::SeqCst) + 1;
+        let entered = step.new_sequences.len() as u64;
+        self.service
+            .shared
+            .entered
+            .fetch_add(entered, Ordering::SeqCst);
         self.keep_wait(step.rows.len(), wait);
         let script = Arc::clone(&self.service.script);
         let fault = find_fault(&script, rank, step, number);

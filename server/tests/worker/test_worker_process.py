@@ -266,6 +266,38 @@ def test_a_broken_stream_that_nobody_follows_up_ends_a_rank_of_several(two_ranks
     assert "the connection broke" in workers[0].log_lines()[-1]["message"]
 
 
+def test_a_step_that_one_rank_cannot_prepare_fails_on_both_and_the_next_one_runs(
+    two_ranks, checkpoint
+):
+    model, _ = checkpoint
+    _, streams = two_ranks
+    prompt = [5, 9, 200, 17, 3]
+    both(
+        streams,
+        new_sequences=[new_sequence(0, prompt, 0)],
+        rows=[pb.Row(slot=0, num_tokens=5, sample=True)],
+    )
+    # Of the same step rank 1 is told one thing more, which it cannot do: to copy more than a block holds. The
+    # ranks vote before the first collective, so neither of them waits for the other.
+    copy = pb.BlockCopy(source=40, destination=41, num_tokens=17)
+    for stream, copies in zip(streams, ([], [copy]), strict=True):
+        stream.send(rows=decode_rows(0), block_copies=copies)
+    first, second = [stream.next().step for stream in streams]
+    assert [first.outcome, second.outcome] == [pb.StepReply.OUTCOME_FAILED] * 2
+    assert "another rank could not prepare the step" in first.error
+    assert "block copy" in second.error
+    # Sent before the failure was known, it is skipped on both.
+    skipped = both(streams, rows=decode_rows(0))
+    assert [reply.outcome for reply in skipped] == [pb.StepReply.OUTCOME_SKIPPED] * 2
+    ids = []
+    for number in range(15):
+        known = {"acknowledged_failure": 2} if number == 0 else {}
+        first, _ = both(streams, rows=decode_rows(0), **known)
+        assert first.outcome == pb.StepReply.OUTCOME_OK, first.error
+        ids.append(first.rows[0].tokens[0].id)
+    assert ids == greedy(model, prompt, 16)[1:]
+
+
 def test_two_ranks_give_transformers_ids_and_end_together(two_ranks, checkpoint):
     model, _ = checkpoint
     workers, streams = two_ranks

@@ -12,3 +12,4 @@ mod immunity;
 mod masks;
 mod pause;
 mod scene;
+mod two_groups;

@@ -28,7 +28,7 @@ pub struct EngineStats {
     pub cached_blocks: u64,
     /// KV blocks of the group; 0 while none is up.
     pub total_blocks: u64,
-    /// Sequences moved back to the queue for want of blocks or of a group, since the start.
+    /// Sequences moved back to the queue for want of blocks, since the start.
     pub preemptions: u64,
     /// Sequences admitted before one in front of them that did not fit, since the start.
     pub skipped_ahead: u64,

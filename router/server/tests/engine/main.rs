@@ -17,5 +17,6 @@ mod ids;
 mod lifecycle;
 mod masks;
 mod queue;
+mod ranks;
 mod readers;
 mod scoring;
