@@ -265,3 +265,25 @@ fn row_class(rows: usize) -> usize {
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::row_class;
+
+    /// Up to 16 rows each number has a class of its own; above, those of a class differ by an eighth at most, and none
+    /// lies between those of another.
+    #[test]
+    fn numbers_of_rows_that_take_about_as_long_share_a_class() {
+        let mut first_of_class = 1;
+        for rows in 2..5000 {
+            let (class, before) = (row_class(rows), row_class(rows - 1));
+            assert!(class == before || class == before + 1, "{rows}");
+            if class != before {
+                first_of_class = rows;
+            }
+            let width = rows - first_of_class;
+            assert!(width * 8 <= first_of_class, "{first_of_class} and {rows}");
+            assert!(rows > 16 || width == 0, "{rows}");
+        }
+    }
+}

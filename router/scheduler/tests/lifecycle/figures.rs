@@ -77,6 +77,7 @@ fn what_waits_runs_and_ends_is_counted() {
     assert_eq!(scene.ended.len(), 3);
 }
 
+/// Twice as many tokens each time, until nothing is left of the bound.
 #[test]
 fn the_prefill_share_grows_again_after_32_good_steps() {
     let config = SchedulerConfig {
@@ -84,14 +85,22 @@ fn the_prefill_share_grows_again_after_32_good_steps() {
         ..config()
     };
     let mut scene = Scene::new(config, 800);
-    scene.submit(1, 2000, 1);
-    let plan = scene.plan();
-    let full = StepOutcome::OutOfMemory("full".to_owned());
-    scene.try_complete(&plan, full).unwrap();
-    for at in 0..40 {
+    scene.submit(1, 2500, 1);
+    for tokens in [64, 32] {
+        let plan = scene.plan();
+        assert_eq!(plan.rows[0].num_tokens, tokens);
+        let full = StepOutcome::OutOfMemory("full".to_owned());
+        scene.try_complete(&plan, full).unwrap();
+    }
+    for at in 0..70 {
         let plan = scene.plan();
         let tokens = plan.rows[0].num_tokens;
-        assert_eq!(tokens, if at < 32 { 32 } else { 64 }, "step {at}");
+        let due = match at {
+            0..32 => 16,
+            32..64 => 32,
+            _ => 64,
+        };
+        assert_eq!(tokens, due, "step {at}");
         scene.answer(&plan, 9);
     }
 }
