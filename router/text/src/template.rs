@@ -22,16 +22,20 @@
 
 mod adapt;
 mod budget;
+mod depth;
 mod environment;
 mod filters;
 mod json;
 mod marks;
+mod metered;
 mod methods;
 mod numbers;
 mod operators;
 mod probe;
 mod program;
 mod python;
+mod rewrite;
+mod sequences;
 mod source;
 mod text_parts;
 
@@ -132,6 +136,12 @@ impl ChatTemplate {
         &self.source
     }
 
+    /// How deep the template's text nests: blocks, brackets and operators within each other. At most 1,000.
+    pub fn depth(&self) -> usize {
+        let tool_use = self.tool_engine.as_ref().map(|(engine, _)| engine.depth());
+        self.engine.depth().max(tool_use.unwrap_or(0))
+    }
+
     /// Whether the template shows tool definitions to the model.
     pub fn shows_tools(&self) -> bool {
         self.tool_engine.is_some() || self.shape.shows_tools
@@ -185,13 +195,13 @@ impl ChatTemplate {
             documents: options.documents.clone().unwrap_or_default(),
             variables: Value::Object(options.variables.clone()),
         };
-        let limit = budget::limit(num_messages, num_bytes);
+        let limits = budget::Limits::of(num_messages, num_bytes);
         let render = |inputs: &Inputs| {
             engine.render(
                 &self.named_tokens,
                 inputs,
                 options.add_generation_prompt,
-                limit,
+                limits,
             )
         };
         let mut text = render(&inputs)?;

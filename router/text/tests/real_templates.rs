@@ -35,6 +35,22 @@ test-data` fetches them; they are not part of headrace). Plain chats of all of t
 - developer as system: the role `developer` is lost or refused.
 - tool ids: the form that the model was trained on, made from the client's ids.
 
+## Bounds
+
+A template is a program. Whatever it says, the server goes on, and other chats do:
+
+- At load: 1 MiB of text, names of 256 bytes, 1,000 levels of blocks, brackets, operators and `elif`s within each other (the
+  deepest of the 70 has 28). More is one line that names the file and the line.
+- Each rendering: 5 million instructions, and 50,000 for each message (200 million in all); 128 MiB that operations read
+  over again, and 256 bytes for each byte of the messages and each pair of messages (4 GiB in all); 256 MiB that it builds (2
+  GiB for long chats); 32 MiB in one text, a million items in one list, 128 lists or objects within each other, 100
+  frames of loops, blocks and macros. More is a template error of that request: about a second of one thread at most
+  for a small chat, and the longest chats that a body can hold, to a template that does nothing but waste time, half a
+  minute. (A chat that holds letters of control tokens is rendered twice.)
+- Counts (`batch`, `range`, `*`, widths of formats) are refused before they are memory. There are no other templates to
+  include, extend or import. `debug()` is not there. Namespaces and loops cannot be put into other values.
+- A fault of the template engine itself is a template error, too.
+
 How many of the 70:
 
 ";

@@ -1,44 +1,114 @@
 //! How much a template may build while it runs.
 //!
-//! Fuel counts instructions, and one instruction can double a text. So whatever makes a text or a list is charged for
-//! it, here; what is too large by itself, nested too deep, or over the sum of one rendering ends it.
+//! Fuel counts instructions, and one instruction can double a text, or read a large one to its end. So whatever makes a
+//! text or a list is charged for it, here, and so is what only reads them; what is too large by itself, nested too deep,
+//! or over the sum of one rendering ends it. Charges come before the work wherever the work could be large.
 
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 use std::cell::Cell;
 
+/// Instructions for any conversation, and for each message on top. Templates that compare every message with every other
+/// need the second.
+const BASE_FUEL: u64 = 5_000_000;
+const FUEL_PER_MESSAGE: u64 = 50_000;
+/// However many messages there are.
+const MOST_FUEL: u64 = 200_000_000;
+/// Bytes that one rendering may read over again, an item of a list being [`ITEM_READ`]; on top of it for each byte of the
+/// messages, and for each pair of messages; and however many there are.
+const BASE_READS: u64 = 128 << 20;
+const READS_PER_BYTE: u64 = 256;
+const READS_PER_PAIR: u64 = 256;
+const MOST_READS: u64 = 4 << 30;
+/// What reading an item of a list counts.
+const ITEM_READ: usize = 32;
+/// What reading any value counts.
+const VALUE_READ: usize = 16;
 /// Bytes of one text.
 pub(super) const TEXT_LIMIT: usize = 32 << 20;
 /// Bytes that one rendering may build in all, and so may hold; and write, into variables and out.
 const SUM_LIMIT: u64 = 256 << 20;
 /// On top of it for long chats.
 const EXTRA_LIMIT: u64 = 1792 << 20;
-/// The same for the small conversations of probes.
-pub(super) const PROBE_LIMIT: u64 = 16 << 20;
 /// Items of one list.
-const ITEM_LIMIT: usize = 1 << 20;
+pub(super) const ITEM_LIMIT: usize = 1 << 20;
 /// What an item of a list is charged with.
-const ITEM_BYTES: usize = 24;
+pub(super) const ITEM_BYTES: usize = 24;
+/// What a macro is charged with, whenever its definition is run.
+const MACRO_BYTES: usize = 1024;
 /// Lists and objects within each other, bodies' own depth included. Dropping them needs a stack frame each.
 const DEPTH_LIMIT: usize = 128;
 /// Values within one list or object.
 const NODE_LIMIT: usize = 1 << 20;
 
-/// What a rendering over messages of so many bytes may build. A template may collect the prompt in a variable, message by
-/// message: that is half the square.
-pub(super) fn limit(num_messages: usize, bytes: usize) -> u64 {
-    let square = (num_messages as u64).saturating_mul(bytes as u64);
-    SUM_LIMIT + square.saturating_mul(2).min(EXTRA_LIMIT)
+/// What one rendering may do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Instructions.
+    pub(super) fuel: u64,
+    /// Bytes read over again.
+    pub(super) reads: u64,
+    /// Bytes built.
+    pub(super) bytes: u64,
+}
+
+impl Limits {
+    /// For the small conversations of probes: a real template needs a hundredth of it.
+    pub(super) const PROBE: Self = Self {
+        fuel: 500_000,
+        reads: 8 << 20,
+        bytes: 4 << 20,
+    };
+
+    /// For messages of so many bytes. A template may collect the prompt in a variable, message by message: that is half
+    /// the square.
+    pub(super) fn of(num_messages: usize, bytes: usize) -> Self {
+        let (messages, bytes) = (num_messages as u64, bytes as u64);
+        let square = messages.saturating_mul(bytes);
+        let pairs = messages.saturating_mul(messages);
+        Self {
+            fuel: BASE_FUEL
+                .saturating_add(FUEL_PER_MESSAGE.saturating_mul(messages))
+                .min(MOST_FUEL),
+            reads: BASE_READS
+                .saturating_add(READS_PER_BYTE.saturating_mul(bytes))
+                .saturating_add(READS_PER_PAIR.saturating_mul(pairs))
+                .min(MOST_READS),
+            bytes: SUM_LIMIT + square.saturating_mul(2).min(EXTRA_LIMIT),
+        }
+    }
+}
+
+/// What this thread's rendering has left.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    bytes: u64,
+    /// What `bytes` was at the start.
+    limit: u64,
+    reads: u64,
+    /// Macros defined so far.
+    macros: usize,
 }
 
 thread_local! {
-    /// Bytes that this thread's rendering may still build, and had at its start.
-    static LEFT: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    static LEFT: Cell<Left> = const {
+        Cell::new(Left {
+            bytes: 0,
+            limit: 0,
+            reads: 0,
+            macros: 0,
+        })
+    };
 }
 
-/// Runs a rendering that may build `limit` bytes. It stays on its thread, and none runs inside another.
-pub(super) fn within<T>(limit: u64, rendering: impl FnOnce() -> T) -> T {
-    LEFT.set((limit, limit));
+/// Runs a rendering within `limits`. It stays on its thread, and none runs inside another.
+pub(super) fn within<T>(limits: Limits, rendering: impl FnOnce() -> T) -> T {
+    LEFT.set(Left {
+        bytes: limits.bytes,
+        limit: limits.bytes,
+        reads: limits.reads,
+        macros: 0,
+    });
     rendering()
 }
 
@@ -55,16 +125,120 @@ impl TooMuch {
     }
 }
 
-/// Charges for `bytes` more.
+/// Charges for building `bytes` more.
 pub(super) fn charge(bytes: usize) -> Result<(), Error> {
-    let (left, limit) = LEFT.get();
-    match left.checked_sub(bytes as u64) {
-        Some(left) => {
-            LEFT.set((left, limit));
+    let left = LEFT.get();
+    match left.bytes.checked_sub(bytes as u64) {
+        Some(bytes) => {
+            LEFT.set(Left { bytes, ..left });
             Ok(())
         }
-        None => Err(TooMuch::error(usize::try_from(limit).unwrap_or(usize::MAX))),
+        None => Err(TooMuch::error(
+            usize::try_from(left.limit).unwrap_or(usize::MAX),
+        )),
     }
+}
+
+/// Charges for reading `bytes` over.
+pub(super) fn read_bytes(bytes: usize) -> Result<(), Error> {
+    let left = LEFT.get();
+    match left.reads.checked_sub(bytes as u64) {
+        Some(reads) => {
+            LEFT.set(Left { reads, ..left });
+            Ok(())
+        }
+        None => Err(Error::from(ErrorKind::OutOfFuel)),
+    }
+}
+
+/// What going once over a value counts, without what is in its items.
+fn size(value: &Value) -> usize {
+    let inside = match value.kind() {
+        ValueKind::String => value.as_str().map_or(0, str::len),
+        ValueKind::Bytes => value.as_bytes().map_or(0, <[u8]>::len),
+        ValueKind::Seq | ValueKind::Iterable | ValueKind::Map => {
+            value.len().unwrap_or(ITEM_LIMIT).saturating_mul(ITEM_READ)
+        }
+        _ => 0,
+    };
+    inside.saturating_add(VALUE_READ)
+}
+
+/// Charges for going once over a text's bytes or a list's items.
+pub(super) fn read(value: &Value) -> Result<(), Error> {
+    read_bytes(size(value))
+}
+
+/// The same for several.
+pub(super) fn read_all(values: &[Value]) -> Result<(), Error> {
+    values.iter().try_for_each(read)
+}
+
+/// Charges for reading a value with all that is in it.
+pub(super) fn read_nested(value: &Value) -> Result<(), Error> {
+    nested_size(value).map(drop)
+}
+
+/// The same, and says what it was.
+pub(super) fn nested_size(value: &Value) -> Result<usize, Error> {
+    let mut sum = 0;
+    read_within(value, 0, &mut sum)?;
+    Ok(sum)
+}
+
+fn read_within(value: &Value, depth: usize, sum: &mut usize) -> Result<(), Error> {
+    let own = size(value);
+    read_bytes(own)?;
+    *sum = sum.saturating_add(own);
+    if depth > DEPTH_LIMIT {
+        return Err(refused("lists or objects nested too deep"));
+    }
+    let is_map = match value.kind() {
+        ValueKind::Seq | ValueKind::Iterable => false,
+        ValueKind::Map => true,
+        _ => return Ok(()),
+    };
+    for item in value.try_iter().into_iter().flatten() {
+        if is_map {
+            read_within(&value.get_item(&item)?, depth + 1, sum)?;
+        }
+        read_within(&item, depth + 1, sum)?;
+    }
+    Ok(())
+}
+
+/// Charges for comparing two values: texts to the end of the shorter, lists and objects as a whole.
+pub(super) fn read_pair(left: &Value, right: &Value) -> Result<(), Error> {
+    if let (Some(left), Some(right)) = (left.as_str(), right.as_str()) {
+        return read_bytes(VALUE_READ + left.len().min(right.len()));
+    }
+    let is_large = |value: &Value| {
+        matches!(
+            value.kind(),
+            ValueKind::Seq | ValueKind::Iterable | ValueKind::Map
+        ) && value.len() != Some(0)
+    };
+    read_bytes(VALUE_READ)?;
+    if is_large(left) && is_large(right) {
+        read_nested(left)?;
+        read_nested(right)?;
+    }
+    Ok(())
+}
+
+/// Charges for one more macro. Those that there are already may have to be copied.
+pub(super) fn define_macro() -> Result<(), Error> {
+    let left = LEFT.get();
+    LEFT.set(Left {
+        macros: left.macros + 1,
+        ..left
+    });
+    charge(MACRO_BYTES)?;
+    read_bytes(left.macros.saturating_mul(ITEM_READ))
+}
+
+fn refused(what: &'static str) -> Error {
+    Error::new(ErrorKind::InvalidOperation, what)
 }
 
 /// Charges for a value as large as it is by itself: texts by bytes, lists by items.
@@ -80,10 +254,7 @@ pub(super) fn weigh(value: &Value) -> Result<(), Error> {
         ValueKind::Seq | ValueKind::Iterable | ValueKind::Map => {
             let items = value.len().unwrap_or(0);
             if items > ITEM_LIMIT {
-                return Err(Error::new(
-                    ErrorKind::InvalidOperation,
-                    format!("a list of more than {ITEM_LIMIT} items"),
-                ));
+                return Err(too_many_items());
             }
             items * ITEM_BYTES
         }
@@ -96,54 +267,86 @@ pub(super) fn weigh(value: &Value) -> Result<(), Error> {
 pub(super) fn weigh_nested(value: &Value) -> Result<(), Error> {
     let mut nodes = 0;
     walk(value, 0, &mut nodes)?;
+    read_bytes(nodes * ITEM_READ)?;
     charge(nodes * ITEM_BYTES)
 }
 
-/// A namespace is the one thing that can be changed, so the one that could hold itself and never be freed: nothing
-/// holds one.
-pub(super) fn is_namespace(value: &Value) -> bool {
-    value
-        .as_object()
-        .is_some_and(|object| object.type_name().ends_with("::Namespace"))
+/// Whether a value can be changed while others hold it: namespaces, and loops (`loop.changed`, and their lists).
+/// Such a value could come to hold itself and never be freed, or hold another in a chain without end; so no
+/// value may hold one.
+pub(super) fn is_changeable(value: &Value) -> bool {
+    value.as_object().is_some_and(|object| {
+        let name = object.type_name();
+        name.ends_with("::Namespace") || name.ends_with("::Loop")
+    })
 }
 
-/// Refuses a namespace that something is to hold.
-pub(super) fn refuse_namespace(value: &Value) -> Result<(), Error> {
-    if is_namespace(value) {
-        return Err(Error::new(
-            ErrorKind::InvalidOperation,
-            "a namespace cannot be put into another value",
+/// Refuses a namespace or a loop that something is to hold.
+pub(super) fn refuse_changeable(value: &Value) -> Result<(), Error> {
+    if is_changeable(value) {
+        return Err(refused(
+            "a namespace or a loop cannot be put into another value",
         ));
     }
     Ok(())
 }
 
+/// Keys are hashed, so they are no lists or objects; as in Python.
+fn refuse_key(key: &Value) -> Result<(), Error> {
+    match key.kind() {
+        ValueKind::Seq | ValueKind::Iterable | ValueKind::Map | ValueKind::Plain => Err(refused(
+            "a list or an object cannot be a key (unhashable type)",
+        )),
+        _ => Ok(()),
+    }
+}
+
 fn walk(value: &Value, depth: usize, nodes: &mut usize) -> Result<(), Error> {
-    let refuse = |what: &str| Err(Error::new(ErrorKind::InvalidOperation, what.to_owned()));
     *nodes += 1;
     if *nodes > NODE_LIMIT {
-        return refuse("a list or object of too many values");
+        return Err(refused("a list or object of too many values"));
     }
     let is_map = match value.kind() {
         ValueKind::Seq | ValueKind::Iterable => false,
         ValueKind::Map => true,
         _ => return Ok(()),
     };
-    refuse_namespace(value)?;
+    refuse_changeable(value)?;
     if depth > DEPTH_LIMIT {
-        return refuse("lists or objects nested too deep");
+        return Err(refused("lists or objects nested too deep"));
     }
     let Ok(items) = value.try_iter() else {
         return Ok(());
     };
     for item in items {
         if is_map {
+            refuse_key(&item)?;
             walk(&value.get_item(&item)?, depth + 1, nodes)?;
         } else {
             walk(&item, depth + 1, nodes)?;
         }
     }
     Ok(())
+}
+
+/// The items as a list: as many as a list may have. What the engine makes item by item, whenever it is asked, is made
+/// once.
+pub(super) fn collected(items: impl Iterator<Item = Value>) -> Result<Value, Error> {
+    let mut list = Vec::new();
+    for item in items {
+        if list.len() == ITEM_LIMIT {
+            return Err(too_many_items());
+        }
+        list.push(item);
+    }
+    Ok(Value::from(list))
+}
+
+pub(super) fn too_many_items() -> Error {
+    Error::new(
+        ErrorKind::InvalidOperation,
+        format!("a list of more than {ITEM_LIMIT} items"),
+    )
 }
 
 /// Collects a text up to [`TEXT_LIMIT`].

@@ -1,24 +1,25 @@
 //! minijinja, set up to run templates as `transformers` does.
 //!
-//! Bounded: instructions, recursion, and what is built and written (`budget`).
+//! Bounded: the depth of its text (`depth`), instructions, recursion, and what is read, built and written (`budget`).
 #![expect(
     clippy::needless_pass_by_value,
     reason = "the shape that the engine calls functions with"
 )]
 
-use super::budget::{TEXT_LIMIT, TooMuch};
+use super::budget::{Limits, TEXT_LIMIT, TooMuch};
 use super::json::{JsonSettings, json};
 use super::program::Program;
-use super::{Inputs, budget, filters, methods, python};
+use super::{Inputs, budget, filters, metered, methods, python, sequences};
 use crate::error::TemplateError;
 use minijinja::value::{Kwargs, Rest, Value as JinjaValue, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior};
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Instructions for any conversation, and for each message on top: a quarter of a second and a fraction of a
-/// millisecond. Templates that compare every message with every other need the second.
-const BASE_FUEL: u64 = 5_000_000;
-const FUEL_PER_MESSAGE: u64 = 50_000;
+/// Bytes of an error's text.
+const ERROR_LIMIT: usize = 2000;
+/// Bytes of a date's format.
+const DATE_FORMAT_LIMIT: usize = 256;
 /// Macros and includes within each other.
 const RECURSION_LIMIT: usize = 100;
 
@@ -45,7 +46,14 @@ impl Engine {
         filters::add_to(&mut environment);
         // As in Python, where None does not iterate (templates ask `tools is iterable`).
         environment.add_test("iterable", |value: &JinjaValue| {
-            !value.is_none() && value.try_iter().is_ok()
+            matches!(
+                value.kind(),
+                ValueKind::String
+                    | ValueKind::Seq
+                    | ValueKind::Iterable
+                    | ValueKind::Map
+                    | ValueKind::Undefined
+            )
         });
         // What has a length and an order, to Python texts and objects, too.
         environment.add_test("sequence", |value: &JinjaValue| {
@@ -57,26 +65,36 @@ impl Engine {
         environment.add_test("number", |value: &JinjaValue| {
             matches!(value.kind(), ValueKind::Number | ValueKind::Bool)
         });
+        metered::add_tests(&mut environment);
+        // It prints everything that there is.
+        environment.remove_global("debug");
+        environment.set_debug(false);
+        environment.add_function("range", sequences::range);
         environment.add_function("raise_exception", raise_exception);
         environment.add_function("strftime_now", strftime_now);
         environment.add_function("namespace", namespace);
         environment.add_function("dict", dict);
         environment.add_function("joiner", minijinja_contrib::globals::joiner);
-        let program = Program::compile(without_generation_blocks(text))
-            .map_err(|error| TemplateError::Compile(one_line(&error)))?;
+        let program =
+            Program::compile(&without_generation_blocks(text)).map_err(TemplateError::Compile)?;
         Ok(Self {
             environment,
             program,
         })
     }
 
-    /// Renders once. Fuel is fresh for each call, and so is the budget of `limit` bytes.
+    /// Levels of its text.
+    pub(super) fn depth(&self) -> usize {
+        self.program.depth
+    }
+
+    /// Renders once, within `limits`.
     pub(super) fn render(
         &self,
         named_tokens: &BTreeMap<String, String>,
         inputs: &Inputs,
         add_generation_prompt: bool,
-        limit: u64,
+        limits: Limits,
     ) -> Result<String, TemplateError> {
         let mut variables: BTreeMap<&str, JinjaValue> = BTreeMap::new();
         for (name, text) in named_tokens {
@@ -96,14 +114,15 @@ impl Engine {
             "add_generation_prompt",
             JinjaValue::from(add_generation_prompt),
         );
-        let num_messages = inputs.messages.as_array().map_or(0, Vec::len);
         let mut environment = self.environment.clone();
-        environment.set_fuel(Some(
-            BASE_FUEL + FUEL_PER_MESSAGE.saturating_mul(num_messages as u64),
-        ));
+        environment.set_fuel(Some(limits.fuel));
         let variables = variables.into_iter().collect();
-        let text = budget::within(limit, || self.program.run(&environment, variables))
-            .map_err(|error| render_error(&error))?;
+        // A fault of the engine is one request's, and its template's.
+        let text = catch_unwind(AssertUnwindSafe(|| {
+            budget::within(limits, || self.program.run(&environment, variables))
+        }))
+        .map_err(|_| TemplateError::Render("the template engine gave up on it".into()))?
+        .map_err(|error| render_error(&error))?;
         if text.len() > TEXT_LIMIT {
             return Err(TemplateError::TooLong { limit: TEXT_LIMIT });
         }
@@ -115,7 +134,7 @@ fn render_error(error: &Error) -> TemplateError {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(current) = cause {
         if let Some(raised) = current.downcast_ref::<Raised>() {
-            return TemplateError::Raised(python::one_line(&raised.0));
+            return TemplateError::Raised(python::one_line(shortened(&raised.0)));
         }
         if let Some(much) = current.downcast_ref::<TooMuch>() {
             return TemplateError::TooLong { limit: much.limit };
@@ -130,11 +149,16 @@ fn render_error(error: &Error) -> TemplateError {
     TemplateError::Render(one_line(error))
 }
 
-fn one_line(error: &Error) -> String {
+/// The beginning of a text that goes into an error.
+fn shortened(text: &str) -> &str {
+    &text[..text.floor_char_boundary(ERROR_LIMIT)]
+}
+
+pub(super) fn one_line(error: &Error) -> String {
     let detail = error
         .detail()
         .map_or_else(|| error.kind().to_string(), str::to_owned);
-    let detail = python::one_line(&detail);
+    let detail = python::one_line(shortened(&detail));
     match error.line() {
         Some(line) => format!("{detail} (line {line})"),
         None => detail,
@@ -165,6 +189,7 @@ fn format(out: &mut Output<'_>, state: &State<'_, '_>, value: &JinjaValue) -> Re
 /// As the engine's, holding no namespace.
 fn namespace(values: Option<JinjaValue>, named: Kwargs) -> Result<JinjaValue, Error> {
     let all = members(values, &named)?;
+    budget::weigh_nested(&all)?;
     minijinja::functions::namespace(Some(all))
 }
 
@@ -179,6 +204,7 @@ fn dict(values: Option<JinjaValue>, named: Kwargs) -> Result<JinjaValue, Error> 
 fn members(values: Option<JinjaValue>, named: &Kwargs) -> Result<JinjaValue, Error> {
     let mut all: Vec<(JinjaValue, JinjaValue)> = Vec::new();
     if let Some(values) = values.filter(|values| !values.is_undefined()) {
+        budget::read(&values)?;
         if values.kind() != ValueKind::Map {
             return Err(Error::new(
                 ErrorKind::InvalidOperation,
@@ -194,7 +220,7 @@ fn members(values: Option<JinjaValue>, named: &Kwargs) -> Result<JinjaValue, Err
         all.push((JinjaValue::from(name), named.get(name)?));
     }
     for (_, value) in &all {
-        budget::refuse_namespace(value)?;
+        budget::refuse_changeable(value)?;
     }
     Ok(all.into_iter().collect())
 }
@@ -251,6 +277,12 @@ fn raise_exception(message: &JinjaValue) -> Result<JinjaValue, Error> {
 }
 
 fn strftime_now(format: &str) -> Result<String, Error> {
+    if format.len() > DATE_FORMAT_LIMIT {
+        return Err(Error::new(
+            ErrorKind::InvalidOperation,
+            format!("strftime_now: a format of more than {DATE_FORMAT_LIMIT} bytes"),
+        ));
+    }
     jiff::fmt::strtime::format(format, &jiff::Zoned::now()).map_err(|error| {
         Error::new(
             ErrorKind::InvalidOperation,

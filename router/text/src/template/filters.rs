@@ -4,125 +4,154 @@
     reason = "the shape that the engine calls filters with"
 )]
 
-use super::budget::{self, Growing, TooMuch};
-use super::{methods, numbers, operators, program, python, text_parts};
-use minijinja::value::{Kwargs, Rest, Value, ValueKind, from_args};
+use super::budget::{self, Growing};
+use super::{metered, methods, numbers, operators, python, rewrite, sequences, text_parts};
+use minijinja::functions::Function;
+use minijinja::value::{FunctionArgs, FunctionResult, Kwargs, Rest, Value, ValueKind, from_args};
 use minijinja::{Environment, Error, ErrorKind, FormatStyle, State, filters};
 
-/// Iterating a longer text makes a list of its characters.
-const ITERATED_TEXT_LIMIT: usize = 4 << 20;
-
-/// Registers them.
-pub(super) fn add_to(environment: &mut Environment<'static>) {
-    environment.add_filter(program::ADD, operators::add);
-    environment.add_filter(program::CONCAT, operators::concat);
-    environment.add_filter(program::REMAINDER, operators::remainder);
-    environment.add_filter(program::WEIGH, |value: Value| {
-        budget::weigh(&value).map(|()| value)
+/// Those that stand for operators.
+fn add_operators(environment: &mut Environment<'static>) {
+    environment.add_filter(rewrite::ADD, operators::add);
+    environment.add_filter(rewrite::CONCAT, operators::concat);
+    environment.add_filter(rewrite::REMAINDER, operators::remainder);
+    environment.add_filter(rewrite::MULTIPLY, sequences::multiply);
+    environment.add_filter(rewrite::SLICE, sequences::slice);
+    environment.add_filter(rewrite::ITEM, sequences::item);
+    environment.add_filter(rewrite::LISTS, |lists: Rest<Value>| {
+        sequences::joined_lists(&lists)
     });
-    environment.add_filter(program::WEIGH_NESTED, |value: Value| {
+    environment.add_filter(rewrite::OBJECTS, |objects: Rest<Value>| {
+        sequences::joined_objects(&objects)
+    });
+    environment.add_filter(rewrite::BOTH, metered::both);
+    environment.add_filter(rewrite::IN, metered::contains);
+    let comparisons: [(&'static str, metered::Compare); 6] = [
+        (rewrite::EQ, |a, b| a == b),
+        (rewrite::NE, |a, b| a != b),
+        (rewrite::LT, |a, b| a < b),
+        (rewrite::LTE, |a, b| a <= b),
+        (rewrite::GT, |a, b| a > b),
+        (rewrite::GTE, |a, b| a >= b),
+    ];
+    for (name, compare) in comparisons {
+        environment.add_filter(name, move |left: &Value, right: &Value| {
+            metered::compared(left, right, compare)
+        });
+    }
+    environment.add_filter(rewrite::READ, |value: Value| {
+        budget::read(&value).map(|()| value)
+    });
+    environment.add_filter(rewrite::WEIGH_NESTED, |value: Value| {
         budget::weigh_nested(&value).map(|()| value)
     });
-    environment.add_filter(program::HELD, |value: Value| {
+    environment.add_filter(rewrite::HELD, |value: Value| {
+        budget::refuse_changeable(&value)?;
         if value.kind() == ValueKind::Map {
             budget::weigh_nested(&value)?;
         }
         Ok::<Value, Error>(value)
     });
-    environment.add_filter("upper", |value: &Value| {
+    environment.add_filter(rewrite::CHANGED, |value: Value| {
+        budget::refuse_changeable(&value)?;
+        // It is compared with the one before.
+        budget::read_nested(&value)?;
+        budget::read_nested(&value)?;
+        Ok::<Value, Error>(value)
+    });
+    environment.add_filter(rewrite::MACRO, |value: Value| {
+        budget::define_macro().map(|()| value)
+    });
+    environment.add_filter(rewrite::NO_TEMPLATES, |_: Value| {
+        Err::<Value, Error>(failure("there are no other templates to take in"))
+    });
+    environment.add_filter(rewrite::NO_CHANGES, |_: Value| {
+        Err::<Value, Error>(failure("loop.changed takes one value"))
+    });
+}
+
+/// Registers them.
+pub(super) fn add_to(environment: &mut Environment<'static>) {
+    add_operators(environment);
+    metered(environment, "upper", |value: &Value| {
         mapped(value, |text| Ok(text.to_uppercase()))
     });
-    environment.add_filter("lower", |value: &Value| {
+    metered(environment, "lower", |value: &Value| {
         mapped(value, |text| Ok(text.to_lowercase()))
     });
-    environment.add_filter("title", |value: &Value| {
+    metered(environment, "title", |value: &Value| {
         mapped(value, |text| Ok(python::title_filter(text)))
     });
-    environment.add_filter("capitalize", |value: &Value| {
+    metered(environment, "capitalize", |value: &Value| {
         mapped(value, |text| Ok(python::capitalize(text)))
     });
-    environment.add_filter("trim", trim);
-    environment.add_filter("replace", replace);
-    environment.add_filter("indent", indent);
-    environment.add_filter("join", join);
-    environment.add_filter("center", |value: &Value, width: Option<i64>| {
-        let width = [Value::from(width.unwrap_or(80))];
-        mapped(value, |text| text_parts::padded(text, "center", &width))
-    });
-    environment.add_filter("string", |value: Value| {
+    metered(environment, "trim", trim);
+    metered(environment, "replace", replace);
+    metered(environment, "indent", indent);
+    metered(environment, "join", join);
+    metered(
+        environment,
+        "center",
+        |value: &Value, width: Option<i64>| {
+            let width = [Value::from(width.unwrap_or(80))];
+            mapped(value, |text| text_parts::padded(text, "center", &width))
+        },
+    );
+    metered(environment, "string", |value: Value| {
         if value.kind() == ValueKind::String {
             return Ok(value);
         }
         python::text(&value).and_then(|text| built(text, false))
     });
-    environment.add_filter("format", |text: &Value, args: Rest<Value>| {
+    metered(environment, "format", |text: &Value, args: Rest<Value>| {
         let text = python::text(text)?;
         built(methods::format(FormatStyle::Printf, &text, &args)?, false)
     });
     for name in ["escape", "e"] {
-        environment.add_filter(name, |value: &Value| built(markup(value)?, true));
+        metered(environment, name, |value: &Value| {
+            built(markup(value)?, true)
+        });
     }
-    environment.add_filter("forceescape", |value: &Value| {
+    metered(environment, "forceescape", |value: &Value| {
         built(python::escape(&python::text(value)?)?, true)
     });
-    environment.add_filter("wordcount", |value: &Value| {
+    metered(environment, "wordcount", |value: &Value| {
         let text = python::text(value)?;
         let is_part = |c: char| c == '_' || c.is_alphanumeric();
         let words = text.split(|c| !is_part(c)).filter(|word| !word.is_empty());
         Ok::<usize, Error>(words.count())
     });
     for name in ["length", "count"] {
-        environment.add_filter(name, |value: &Value| match value.kind() {
+        metered(environment, name, |value: &Value| match value.kind() {
             ValueKind::Undefined => Ok(0),
             _ => filters::length(value),
         });
     }
-    environment.add_filter("pprint", |value: &Value| python::repr(value));
-    environment.add_filter("round", numbers::round);
-    environment.add_filter("int", numbers::int);
-    environment.add_filter("float", numbers::float);
-    environment.add_filter("sum", numbers::sum);
-    add_charged(environment);
+    metered(environment, "pprint", |value: &Value| {
+        built(python::repr(value)?, false)
+    });
+    metered(environment, "round", numbers::round);
+    metered(environment, "int", numbers::int);
+    metered(environment, "float", numbers::float);
+    metered(environment, "sum", numbers::sum);
+    metered::add_filters(environment);
 }
 
-/// The engine's own filters that make lists.
-fn add_charged(environment: &mut Environment<'static>) {
-    let own = [
-        ("list", Value::from_function(filters::list)),
-        ("batch", Value::from_function(filters::batch)),
-        ("slice", Value::from_function(filters::slice)),
-        ("sort", Value::from_function(filters::sort)),
-        ("unique", Value::from_function(filters::unique)),
-        ("dictsort", Value::from_function(filters::dictsort)),
-        ("items", Value::from_function(filters::items)),
-        ("groupby", Value::from_function(filters::groupby)),
-        ("reverse", Value::from_function(filters::reverse)),
-        ("map", Value::from_function(filters::map)),
-        ("select", Value::from_function(filters::select)),
-        ("reject", Value::from_function(filters::reject)),
-        ("selectattr", Value::from_function(filters::selectattr)),
-        ("rejectattr", Value::from_function(filters::rejectattr)),
-        ("chain", Value::from_function(filters::chain)),
-        ("zip", Value::from_function(filters::zip)),
-        ("split", Value::from_function(filters::split)),
-        ("lines", Value::from_function(filters::lines)),
-    ];
-    for (name, filter) in own {
-        environment.add_filter(name, move |state: &State<'_, '_>, args: Rest<Value>| {
-            for value in args.iter() {
-                if value
-                    .as_str()
-                    .is_some_and(|text| text.len() > ITERATED_TEXT_LIMIT)
-                {
-                    return Err(TooMuch::error(ITERATED_TEXT_LIMIT));
-                }
-                budget::weigh(value)?;
-            }
-            let result = filter.call(state, &args)?;
-            budget::weigh(&result)?;
-            Ok(result)
-        });
-    }
+/// Registers a filter that is charged for going once over its arguments.
+pub(super) fn metered<F, Rv, Args>(
+    environment: &mut Environment<'static>,
+    name: &'static str,
+    filter: F,
+) where
+    F: Function<Rv, Args>,
+    Rv: FunctionResult,
+    Args: for<'a> FunctionArgs<'a>,
+{
+    let filter = Value::from_function(filter);
+    environment.add_filter(name, move |state: &State<'_, '_>, args: Rest<Value>| {
+        budget::read_all(&args)?;
+        filter.call(state, &args)
+    });
 }
 
 /// Arguments by place, and by name.
@@ -180,8 +209,10 @@ pub(super) fn markup(value: &Value) -> Result<String, Error> {
 fn trim(value: &Value, set: Option<&str>, options: Kwargs) -> Result<Value, Error> {
     let set = set.or(options.get("chars")?);
     options.assert_all_used()?;
-    let is_cut = |c: char| set.map_or_else(|| python::is_space(c), |set| set.contains(c));
-    mapped(value, |text| Ok(text.trim_matches(is_cut).to_owned()))
+    let cut = text_parts::CutSet::new(set);
+    mapped(value, |text| {
+        Ok(text.trim_matches(|c| cut.holds(c)).to_owned())
+    })
 }
 
 fn replace(value: &Value, old: &Value, new: &Value, count: Option<i64>) -> Result<Value, Error> {

@@ -1,10 +1,9 @@
 //! `json.dumps`.
 
-use super::budget::{TEXT_LIMIT, TooMuch};
+use super::budget::Growing;
 use super::python::{DEPTH_LIMIT, number};
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, ErrorKind};
-use std::fmt::Write;
 
 /// Arguments of `json.dumps`.
 #[derive(Debug, Default)]
@@ -24,17 +23,17 @@ pub(super) fn json(value: &Value, settings: &JsonSettings) -> Result<String, Err
         None => (default_item, ": "),
     };
     let mut writer = JsonWriter {
-        out: String::new(),
+        out: Growing::default(),
         settings,
         item,
         key,
     };
     writer.value(value, 0)?;
-    Ok(writer.out)
+    Ok(writer.out.finish())
 }
 
 struct JsonWriter<'a> {
-    out: String,
+    out: Growing,
     settings: &'a JsonSettings,
     item: &'a str,
     key: &'a str,
@@ -42,9 +41,6 @@ struct JsonWriter<'a> {
 
 impl JsonWriter<'_> {
     fn value(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
-        if self.out.len() > TEXT_LIMIT {
-            return Err(TooMuch::error(TEXT_LIMIT));
-        }
         if depth > DEPTH_LIMIT {
             return Err(Error::new(
                 ErrorKind::InvalidOperation,
@@ -52,15 +48,15 @@ impl JsonWriter<'_> {
             ));
         }
         match value.kind() {
-            ValueKind::None => self.out.push_str("null"),
+            ValueKind::None => self.out.push("null")?,
             ValueKind::Bool => self
                 .out
-                .push_str(if value.is_true() { "true" } else { "false" }),
-            ValueKind::Number => self.out.push_str(&number(value)),
-            ValueKind::String => self.string(value.as_str().unwrap_or_default()),
+                .push(if value.is_true() { "true" } else { "false" })?,
+            ValueKind::Number => self.out.push(&number(value))?,
+            ValueKind::String => self.string(value.as_str().unwrap_or_default())?,
             ValueKind::Seq | ValueKind::Iterable => {
                 let items: Vec<Value> = value.try_iter()?.collect();
-                self.group('[', ']', items.len(), depth, |writer, index| {
+                self.group("[", "]", items.len(), depth, |writer, index| {
                     writer.value(&items[index], depth + 1)
                 })?;
             }
@@ -68,15 +64,15 @@ impl JsonWriter<'_> {
                 let mut entries = Vec::new();
                 for key in value.try_iter()? {
                     let item = value.get_item(&key)?;
-                    entries.push((key_text(&key), item));
+                    entries.push((key_text(&key)?, item));
                 }
                 if self.settings.sort_keys {
                     entries.sort_by(|(left, _), (right, _)| left.cmp(right));
                 }
-                self.group('{', '}', entries.len(), depth, |writer, index| {
+                self.group("{", "}", entries.len(), depth, |writer, index| {
                     let (key, item) = &entries[index];
-                    writer.string(key);
-                    writer.out.push_str(writer.key);
+                    writer.string(key)?;
+                    writer.out.push(writer.key)?;
                     writer.value(item, depth + 1)
                 })?;
             }
@@ -98,65 +94,83 @@ impl JsonWriter<'_> {
 
     fn group(
         &mut self,
-        open: char,
-        close: char,
+        open: &str,
+        close: &str,
         length: usize,
         depth: usize,
         mut item: impl FnMut(&mut Self, usize) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        self.out.push(open);
+        self.out.push(open)?;
         for index in 0..length {
             if index > 0 {
-                self.out.push_str(self.item);
+                self.out.push(self.item)?;
             }
-            self.line(depth + 1);
+            self.line(depth + 1)?;
             item(self, index)?;
         }
         if length > 0 {
-            self.line(depth);
+            self.line(depth)?;
         }
-        self.out.push(close);
-        Ok(())
+        self.out.push(close)
     }
 
-    fn line(&mut self, depth: usize) {
-        if let Some(indent) = &self.settings.indent {
-            self.out.push('\n');
-            for _ in 0..depth {
-                self.out.push_str(indent);
+    fn line(&mut self, depth: usize) -> Result<(), Error> {
+        match &self.settings.indent {
+            Some(indent) => {
+                self.out.push("\n")?;
+                self.out.repeat(indent, depth)
             }
+            None => Ok(()),
         }
     }
 
-    fn string(&mut self, text: &str) {
-        self.out.push('"');
-        for character in text.chars() {
-            match character {
-                '"' => self.out.push_str("\\\""),
-                '\\' => self.out.push_str("\\\\"),
-                '\n' => self.out.push_str("\\n"),
-                '\r' => self.out.push_str("\\r"),
-                '\t' => self.out.push_str("\\t"),
-                '\u{8}' => self.out.push_str("\\b"),
-                '\u{c}' => self.out.push_str("\\f"),
-                ' '..='~' => self.out.push(character),
-                '\u{7f}'.. if !self.settings.ensure_ascii => self.out.push(character),
-                _ => {
-                    for unit in character.encode_utf16(&mut [0; 2]) {
-                        let _ = write!(self.out, "\\u{unit:04x}");
+    fn string(&mut self, text: &str) -> Result<(), Error> {
+        self.out.push("\"")?;
+        let is_plain = |c: char| match c {
+            '"' | '\\' => false,
+            ' '..='~' => true,
+            '\u{7f}'.. => !self.settings.ensure_ascii,
+            _ => false,
+        };
+        let mut rest = text;
+        while let Some(place) = rest.find(|c| !is_plain(c)) {
+            self.out.push(&rest[..place])?;
+            let mut characters = rest[place..].chars();
+            if let Some(character) = characters.next() {
+                match character {
+                    '"' => self.out.push("\\\"")?,
+                    '\\' => self.out.push("\\\\")?,
+                    '\n' => self.out.push("\\n")?,
+                    '\r' => self.out.push("\\r")?,
+                    '\t' => self.out.push("\\t")?,
+                    '\u{8}' => self.out.push("\\b")?,
+                    '\u{c}' => self.out.push("\\f")?,
+                    _ => {
+                        for unit in character.encode_utf16(&mut [0; 2]) {
+                            self.out.push(&format!("\\u{unit:04x}"))?;
+                        }
                     }
                 }
             }
+            rest = characters.as_str();
         }
-        self.out.push('"');
+        self.out.push(rest)?;
+        self.out.push("\"")
     }
 }
 
-fn key_text(key: &Value) -> String {
-    match key.kind() {
+/// Python has the same keys in JSON: texts, numbers, booleans and None.
+fn key_text(key: &Value) -> Result<String, Error> {
+    Ok(match key.kind() {
+        ValueKind::String => key.as_str().unwrap_or_default().to_owned(),
         ValueKind::None => "null".into(),
         ValueKind::Bool => if key.is_true() { "true" } else { "false" }.into(),
         ValueKind::Number => number(key),
-        _ => key.to_string(),
-    }
+        kind => {
+            return Err(Error::new(
+                ErrorKind::InvalidOperation,
+                format!("tojson: a key of type {kind} is not JSON"),
+            ));
+        }
+    })
 }

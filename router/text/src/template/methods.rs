@@ -4,20 +4,19 @@
 use super::budget::{self, Growing, TEXT_LIMIT, TooMuch};
 use super::filters::failure;
 use super::python::{self, is_space};
-use super::text_parts::{expand_tabs, lines, padded, replace, search, split, window};
+use super::text_parts::{CutSet, expand_tabs, lines, padded, replace, search, split, window};
 use minijinja::value::{Kwargs, Value, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, FormatStyle, State, format_filter};
 
 /// Called for every method that the engine does not have.
 pub(super) fn call(
-    state: &State<'_, '_>,
+    _state: &State<'_, '_>,
     value: &Value,
     method: &str,
     args: &[Value],
 ) -> Result<Value, Error> {
-    for value in [value].into_iter().chain(args) {
-        budget::charge(value.as_str().map_or(0, str::len))?;
-    }
+    budget::read(value)?;
+    budget::read_all(args)?;
     let result = match value.kind() {
         ValueKind::String => {
             let text = value.as_str().unwrap_or_default();
@@ -29,12 +28,7 @@ pub(super) fn call(
                 None => of_text(text, method, args)?,
             }
         }
-        ValueKind::Map => {
-            if method == "copy" {
-                return Ok(value.clone());
-            }
-            minijinja_contrib::pycompat::unknown_method_callback(state, value, method, args)?
-        }
+        ValueKind::Map => of_object(value, method, args)?,
         ValueKind::Seq => of_list(value, method, args)?,
         _ => return Err(Error::from(ErrorKind::UnknownMethod)),
     };
@@ -108,7 +102,8 @@ fn of_text(text: &str, method: &str, args: &[Value]) -> Result<Value, Error> {
     Ok(match method {
         "strip" | "lstrip" | "rstrip" => {
             let (set,): (Option<&str>,) = from_args(args)?;
-            let is_cut = |c: char| set.map_or_else(|| is_space(c), |set| set.contains(c));
+            let cut = CutSet::new(set);
+            let is_cut = |c: char| cut.holds(c);
             match method {
                 "strip" => text.trim_matches(is_cut),
                 "lstrip" => text.trim_start_matches(is_cut),
@@ -133,7 +128,7 @@ fn of_text(text: &str, method: &str, args: &[Value]) -> Result<Value, Error> {
             let (keep, options): (Option<bool>, Kwargs) = from_args(args)?;
             let keep = keep.or(options.get("keepends")?).unwrap_or(false);
             options.assert_all_used()?;
-            lines(text, keep).into_iter().collect()
+            lines(text, keep)?.into_iter().collect()
         }
         "partition" | "rpartition" => {
             let (separator,): (&str,) = from_args(args)?;
@@ -181,6 +176,7 @@ fn is_end(text: &str, is_start: bool, args: &[Value]) -> Result<bool, Error> {
     Ok(match (parts.as_str(), parts.kind()) {
         (Some(part), _) => holds(part),
         (None, ValueKind::Seq) => {
+            budget::read_nested(parts)?;
             let mut any = false;
             for part in parts.try_iter()? {
                 let part = part.as_str();
@@ -211,36 +207,120 @@ fn joined(text: &str, args: &[Value]) -> Result<String, Error> {
 /// `str.format` and `%`; what is not a number looks as Python writes it.
 pub(super) fn format(style: FormatStyle, text: &str, args: &[Value]) -> Result<String, Error> {
     // A width beyond this is a mistake or worse; the engine would allocate it.
-    let mut digits = 0;
-    for c in text.chars() {
-        digits = if c.is_ascii_digit() { digits + 1 } else { 0 };
-        if digits > 4 {
-            return Err(failure("format: a width or precision of more than 9999"));
+    let mut widest: usize = 0;
+    let mut number = String::new();
+    for c in text.chars().chain(" ".chars()) {
+        if c.is_ascii_digit() {
+            number.push(c);
+            if number.len() > 4 {
+                return Err(failure("format: a width or precision of more than 9999"));
+            }
+        } else if !number.is_empty() {
+            widest = widest.max(number.parse().unwrap_or(0));
+            number.clear();
         }
-    }
-    let size = args.iter().filter_map(Value::as_str).map(str::len).max();
-    let uses = text.matches(['{', '%']).count();
-    if text
-        .len()
-        .saturating_add(size.unwrap_or(0).saturating_mul(uses))
-        > TEXT_LIMIT
-    {
-        return Err(TooMuch::error(TEXT_LIMIT));
     }
     let args: Vec<Value> = args
         .iter()
-        .map(|value| match value.kind() {
-            ValueKind::Seq | ValueKind::Iterable | ValueKind::None => {
-                python::text(value).map(Value::from)
+        .map(|value| {
+            if !value.is_kwargs() {
+                return shown(value);
             }
-            ValueKind::Map if !value.is_kwargs() => python::text(value).map(Value::from),
-            _ => Ok(value.clone()),
+            let mut named = Vec::new();
+            for key in value.try_iter()? {
+                let item = shown(&value.get_item(&key)?)?;
+                named.push((key.to_string(), item));
+            }
+            Ok(named.into_iter().collect::<Kwargs>().into())
         })
         .collect::<Result<_, Error>>()?;
+    let longest = args
+        .iter()
+        .map(|value| {
+            if value.is_kwargs() {
+                let texts = value.try_iter().into_iter().flatten();
+                texts
+                    .filter_map(|key| value.get_item(&key).ok())
+                    .filter_map(|item| item.as_str().map(str::len))
+                    .max()
+                    .unwrap_or(0)
+            } else {
+                value.as_str().map_or(0, str::len)
+            }
+        })
+        .max()
+        .unwrap_or(0);
+    // At each place a text, quoted at worst, or a number's digits, filled up.
+    let most_at_one = longest
+        .saturating_mul(QUOTED)
+        .max(DIGITS)
+        .saturating_add(widest.saturating_mul(2 * 4));
+    let places = text.matches(['{', '%']).count();
+    if text
+        .len()
+        .saturating_add(places.saturating_mul(most_at_one))
+        > TEXT_LIMIT.saturating_mul(QUOTED)
+    {
+        return Err(TooMuch::error(TEXT_LIMIT));
+    }
     format_filter(style, text, &args)
 }
 
+/// A text quoted may have four times the bytes.
+const QUOTED: usize = 4;
+/// Digits of the largest number.
+const DIGITS: usize = 400;
+
+/// What is not a number as a text.
+fn shown(value: &Value) -> Result<Value, Error> {
+    match value.kind() {
+        ValueKind::Seq | ValueKind::Iterable | ValueKind::None | ValueKind::Map => {
+            python::text(value).map(Value::from)
+        }
+        _ => Ok(value.clone()),
+    }
+}
+
+fn of_object(value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
+    let pairs = || {
+        value.try_iter().map(|keys| {
+            keys.map(|key| {
+                let item = value.get_item(&key).unwrap_or_default();
+                (key, item)
+            })
+        })
+    };
+    match method {
+        "copy" => Ok(value.clone()),
+        "keys" => {
+            let () = from_args(args)?;
+            budget::collected(value.try_iter()?)
+        }
+        "values" => {
+            let () = from_args(args)?;
+            budget::collected(pairs()?.map(|(_, item)| item))
+        }
+        "items" => {
+            let () = from_args(args)?;
+            let items =
+                budget::collected(pairs()?.map(|(key, item)| Value::from(vec![key, item])))?;
+            budget::weigh_nested(&items)?;
+            Ok(items)
+        }
+        "get" => {
+            let (key, default): (&Value, Option<Value>) = from_args(args)?;
+            budget::read_nested(key)?;
+            let found = value.as_object().and_then(|object| object.get_value(key));
+            Ok(found.unwrap_or_else(|| default.unwrap_or_else(|| Value::from(()))))
+        }
+        _ => Err(Error::from(ErrorKind::UnknownMethod)),
+    }
+}
+
 fn of_list(value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
+    if matches!(method, "count" | "index") {
+        budget::read_nested(value)?;
+    }
     match method {
         "copy" => Ok(value.clone()),
         "count" => {

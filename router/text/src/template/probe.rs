@@ -2,7 +2,7 @@
 
 use super::Inputs;
 use super::adapt::{Shape, ToolCallIds};
-use super::budget::PROBE_LIMIT;
+use super::budget::Limits;
 use super::environment::Engine;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ impl Prober<'_> {
             variables: Value::Null,
         };
         self.engine
-            .render(self.named_tokens, &inputs, true, PROBE_LIMIT)
+            .render(self.named_tokens, &inputs, true, Limits::PROBE)
             .ok()
     }
 

@@ -1,11 +1,10 @@
-//! A template's instructions, changed so that whatever makes values grow goes through this crate.
-//!
-//! The engine compiles a template to instructions of a stack machine. Here `+`, `~` and `%` become calls of filters of
-//! ours (Python's rules, and a charge: see `budget`), results of `*` and new lists and objects are weighed, and raw text
-//! is emitted as a value, so that the formatter sees every byte that is written, into captures too.
+//! A template compiled: its text to the instructions of the engine's stack machine, which are then rewritten.
 
+use super::depth;
+use super::environment::one_line;
+use super::rewrite::rewritten;
 use minijinja::machinery::{
-    CodeGenerator, Instruction, Instructions, Vm, WhitespaceConfig, make_string_output, parse,
+    CodeGenerator, Instructions, Vm, WhitespaceConfig, make_string_output, parse,
 };
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Value;
@@ -14,25 +13,18 @@ use self_cell::self_cell;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Filters that stand for operators. No template can write these names.
-pub(super) const ADD: &str = "+add";
-pub(super) const CONCAT: &str = "+concat";
-pub(super) const REMAINDER: &str = "+rem";
-/// Gives its value back, weighed by itself.
-pub(super) const WEIGH: &str = "+weigh";
-/// Gives its value back, weighed with all that is in it.
-pub(super) const WEIGH_NESTED: &str = "+nested";
-/// The same for an object that a namespace is to hold.
-pub(super) const HELD: &str = "+held";
+/// Stack of the thread that compiles. The deepest templates that `depth` lets through took less than 3 MiB.
+const COMPILER_STACK: usize = 64 << 20;
 
 /// Names the source in errors of the engine; nobody sees it.
 const FILE: &str = "chat_template";
 
-/// The engine remembers the filters of one run under small numbers, of which the compiler gives them to a template's own
-/// filters from 0 on. These are the last of them, for ours; a template with nearly all the others does without.
-const NAMES: [&str; 6] = [ADD, CONCAT, REMAINDER, WEIGH, WEIGH_NESTED, HELD];
-const FIRST_NUMBER: u8 = 50 - 6;
-const NO_NUMBER: u8 = u8::MAX;
+/// As `transformers` sets it.
+pub(super) const WHITESPACE: WhitespaceConfig = WhitespaceConfig {
+    keep_trailing_newline: false,
+    lstrip_blocks: true,
+    trim_blocks: true,
+};
 
 struct Compiled<'source> {
     instructions: Instructions<'source>,
@@ -48,38 +40,40 @@ self_cell!(
 );
 
 /// One compiled template.
-pub(super) struct Program(Cell);
+pub(super) struct Program {
+    cell: Cell,
+    /// Levels of its text.
+    pub(super) depth: usize,
+}
 
 impl fmt::Debug for Program {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Program")
-            .field("bytes", &self.0.borrow_owner().len())
+            .field("bytes", &self.cell.borrow_owner().len())
             .finish_non_exhaustive()
     }
 }
 
 impl Program {
-    pub(super) fn compile(source: String) -> Result<Self, Error> {
-        Cell::try_new(source, |source| {
-            let whitespace = WhitespaceConfig {
-                keep_trailing_newline: false,
-                lstrip_blocks: true,
-                trim_blocks: true,
-            };
-            let tree = parse(source, FILE, SyntaxConfig, whitespace)?;
-            let mut generator = CodeGenerator::new(FILE, source);
-            generator.compile_stmt(&tree);
-            let (instructions, blocks) = generator.finish();
-            Ok(Compiled {
-                instructions: rewritten(source, &instructions),
-                blocks: blocks
-                    .iter()
-                    .map(|(name, instructions)| (*name, rewritten(source, instructions)))
-                    .collect(),
-            })
-        })
-        .map(Self)
+    /// Compiles a text that does not nest too deep. The error is one line.
+    pub(super) fn compile(source: &str) -> Result<Self, String> {
+        let checked = depth::check(source, WHITESPACE)
+            .map_err(|depth::TooDeep { reason, line }| format!("{reason} (line {line})"))?;
+        // The parser and the compiler call themselves, and this thread's stack may be anyone's.
+        let thread = std::thread::Builder::new()
+            .name("template".into())
+            .stack_size(COMPILER_STACK)
+            .spawn(move || compile(checked.source))
+            .map_err(|error| format!("no thread for it: {error}"))?;
+        match thread.join() {
+            Ok(Ok(cell)) => Ok(Self {
+                cell,
+                depth: checked.depth,
+            }),
+            Ok(Err(error)) => Err(one_line(&error)),
+            Err(_) => Err("the template engine gave up on it".into()),
+        }
     }
 
     /// Runs it with `variables`.
@@ -89,7 +83,7 @@ impl Program {
         variables: Value,
     ) -> Result<String, Error> {
         let mut out = String::new();
-        self.0.with_dependent(|_, compiled| {
+        self.cell.with_dependent(|_, compiled| {
             Vm::new(environment).eval(
                 &compiled.instructions,
                 variables,
@@ -102,86 +96,18 @@ impl Program {
     }
 }
 
-/// The same program with calls of ours in it.
-fn rewritten<'source>(source: &'source str, old: &Instructions<'source>) -> Instructions<'source> {
-    let count = u32::try_from(old.len()).unwrap_or(u32::MAX);
-    let all = || (0..count).filter_map(|index| Some((index, old.get(index)?)));
-    let has_room = !all().any(|(_, instruction)| {
-        matches!(instruction, Instruction::ApplyFilter(_, _, number)
-            if (FIRST_NUMBER..NO_NUMBER).contains(number))
-    });
-    // Where each instruction comes to stand; jumps may also go behind the last.
-    let mut places = Vec::with_capacity(old.len() + 1);
-    let mut next = 0;
-    for (_, instruction) in all() {
-        places.push(next);
-        next += u32::try_from(replacement(instruction, has_room).len()).unwrap_or(1);
-    }
-    places.push(next);
-    let place = |target: u32| {
-        places
-            .get(usize::try_from(target).unwrap_or(usize::MAX))
-            .copied()
-            .unwrap_or(next)
-    };
-    let mut new = Instructions::new(FILE, source);
-    for (index, instruction) in all() {
-        for instruction in replacement(instruction, has_room) {
-            let instruction = match instruction {
-                Instruction::Iterate(target) => Instruction::Iterate(place(target)),
-                Instruction::Jump(target) => Instruction::Jump(place(target)),
-                Instruction::JumpIfFalse(target) => Instruction::JumpIfFalse(place(target)),
-                Instruction::JumpIfFalseOrPop(target) => {
-                    Instruction::JumpIfFalseOrPop(place(target))
-                }
-                Instruction::JumpIfTrueOrPop(target) => Instruction::JumpIfTrueOrPop(place(target)),
-                Instruction::BuildMacro(name, offset, flags) => {
-                    Instruction::BuildMacro(name, place(offset), flags)
-                }
-                other => other,
-            };
-            match (old.get_span(index), old.get_line(index)) {
-                (Some(span), _) => new.add_with_span(instruction, span),
-                (None, Some(line)) => {
-                    new.add_with_line(instruction, u16::try_from(line).unwrap_or(u16::MAX))
-                }
-                (None, None) => new.add(instruction),
-            };
-        }
-    }
-    new
-}
-
-/// What stands for one instruction, with the targets of its jumps as they were.
-fn replacement<'source>(
-    instruction: &Instruction<'source>,
-    has_room: bool,
-) -> Vec<Instruction<'source>> {
-    let call = |name: &'static str, count: u16| {
-        let number = (FIRST_NUMBER..)
-            .zip(NAMES)
-            .find_map(|(number, other)| (has_room && name == other).then_some(number));
-        Instruction::ApplyFilter(name, Some(count), number.unwrap_or(NO_NUMBER))
-    };
-    match instruction {
-        Instruction::EmitRaw(text) => vec![
-            Instruction::LoadConst(Value::from(*text)),
-            Instruction::Emit,
-        ],
-        Instruction::Add => vec![call(ADD, 2)],
-        Instruction::StringConcat => vec![call(CONCAT, 2)],
-        Instruction::Rem => vec![call(REMAINDER, 2)],
-        Instruction::Mul | Instruction::Slice => vec![instruction.clone(), call(WEIGH, 1)],
-        Instruction::BuildList(_) | Instruction::BuildMap(_) => {
-            vec![instruction.clone(), call(WEIGH_NESTED, 1)]
-        }
-        // The value lies under its namespace.
-        Instruction::SetAttr(_) => vec![
-            Instruction::Swap,
-            call(HELD, 1),
-            Instruction::Swap,
-            instruction.clone(),
-        ],
-        other => vec![other.clone()],
-    }
+fn compile(source: String) -> Result<Cell, Error> {
+    Cell::try_new(source, |source| {
+        let tree = parse(source, FILE, SyntaxConfig, WHITESPACE)?;
+        let mut generator = CodeGenerator::new(FILE, source);
+        generator.compile_stmt(&tree);
+        let (instructions, blocks) = generator.finish();
+        Ok(Compiled {
+            instructions: rewritten(FILE, source, &instructions),
+            blocks: blocks
+                .iter()
+                .map(|(name, instructions)| (*name, rewritten(FILE, source, instructions)))
+                .collect(),
+        })
+    })
 }

@@ -1,10 +1,36 @@
 //! Cutting, searching and filling up texts as Python does: places count characters.
 
-use super::budget::Growing;
+use super::budget::{Growing, ITEM_LIMIT, too_many_items};
 use super::filters::failure;
 use super::python::is_space;
 use minijinja::Error;
 use minijinja::value::{Kwargs, Value, from_args};
+use std::collections::HashSet;
+
+/// Characters that are cut off the ends of a text: white space unless said.
+pub(super) enum CutSet<'a> {
+    Spaces,
+    Few(&'a str),
+    Many(HashSet<char>),
+}
+
+impl<'a> CutSet<'a> {
+    pub(super) fn new(set: Option<&'a str>) -> Self {
+        match set {
+            None => Self::Spaces,
+            Some(few) if few.len() <= 32 => Self::Few(few),
+            Some(many) => Self::Many(many.chars().collect()),
+        }
+    }
+
+    pub(super) fn holds(&self, character: char) -> bool {
+        match self {
+            Self::Spaces => is_space(character),
+            Self::Few(few) => few.contains(character),
+            Self::Many(many) => many.contains(&character),
+        }
+    }
+}
 
 pub(super) fn replace(
     text: &str,
@@ -34,12 +60,16 @@ pub(super) fn split(text: &str, from_right: bool, args: &[Value]) -> Result<Valu
     let pieces = most
         .and_then(|most| usize::try_from(most).ok())
         .map_or(usize::MAX, |most| most.saturating_add(1));
+    let (pieces, is_bounded) = (pieces.min(ITEM_LIMIT + 1), pieces > ITEM_LIMIT);
     let mut parts: Vec<&str> = match separator {
         Some("") => return Err(failure("empty separator")),
         Some(separator) if from_right => text.rsplitn(pieces, separator).collect(),
         Some(separator) => text.splitn(pieces, separator).collect(),
         None => at_spaces(text, from_right, pieces),
     };
+    if is_bounded && parts.len() > ITEM_LIMIT {
+        return Err(too_many_items());
+    }
     if from_right {
         parts.reverse();
     }
@@ -78,7 +108,7 @@ fn at_spaces(text: &str, from_right: bool, pieces: usize) -> Vec<&str> {
 }
 
 /// Python's line ends, a carriage return with its line feed as one.
-pub(super) fn lines(text: &str, keep_ends: bool) -> Vec<&str> {
+pub(super) fn lines(text: &str, keep_ends: bool) -> Result<Vec<&str>, Error> {
     let is_end = |c: char| {
         matches!(
             c,
@@ -89,6 +119,9 @@ pub(super) fn lines(text: &str, keep_ends: bool) -> Vec<&str> {
     let mut out = Vec::new();
     let mut rest = text;
     while let Some(start) = rest.find(is_end) {
+        if out.len() == ITEM_LIMIT {
+            return Err(too_many_items());
+        }
         let length = if rest[start..].starts_with("\r\n") {
             2
         } else {
@@ -104,7 +137,7 @@ pub(super) fn lines(text: &str, keep_ends: bool) -> Vec<&str> {
     if !rest.is_empty() {
         out.push(rest);
     }
-    out
+    Ok(out)
 }
 
 /// Byte range of Python's `[start:end]`, which counts characters.
