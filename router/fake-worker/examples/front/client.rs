@@ -50,6 +50,11 @@ impl Connection {
         Ok(answer)
     }
 
+    /// The body of the last answer, if its length was told.
+    pub fn body(&self) -> String {
+        String::from_utf8_lossy(&self.buffer).into_owned()
+    }
+
     /// Sends a request and reads the head of the answer; `finish` reads the rest.
     pub async fn begin(&mut self, begun: Instant, request: &[u8]) -> io::Result<Answer> {
         self.stream.write_all(request).await?;

@@ -1,7 +1,7 @@
 //! Requests and tokens a second with a worker that takes no time, and what they cost whom.
 
 use crate::accounts::Account;
-use crate::client::{Connection, completion, millis, percentile};
+use crate::client::{Connection, completion, get, millis, percentile};
 use crate::probe::watch_beside;
 use crate::rig::{Rig, Setup};
 use std::path::Path;
@@ -17,6 +17,7 @@ struct Row {
     unit: &'static str,
     seconds: f64,
     accounts: [Account; 3],
+    steps: f64,
 }
 
 pub async fn run(gguf: &Path, seconds: f64) {
@@ -82,7 +83,9 @@ fn print_rows<'a>(rows: impl Iterator<Item = &'a Row> + Clone) {
             each(client.total()),
         );
     }
-    println!("\n| load | router's threads, µs for each request or token |\n| --- | --- |");
+    println!(
+        "\n| load | a step | router's threads, µs for each request or token |\n| --- | --- | --- |"
+    );
     for row in rows {
         let mut threads: Vec<_> = row.accounts[0].threads.iter().collect();
         threads.sort_by(|a, b| b.1.total_cmp(a.1));
@@ -92,7 +95,8 @@ fn print_rows<'a>(rows: impl Iterator<Item = &'a Row> + Clone) {
             .filter(|(_, micros)| *micros >= 0.05)
             .map(|(name, micros)| format!("{name} {micros:.1}"))
             .collect();
-        println!("| {} | {} |", row.what, shares.join(", "));
+        let of_step = row.units / row.steps.max(1.0);
+        println!("| {} | {of_step:.0} | {} |", row.what, shares.join(", "));
     }
 }
 
@@ -116,6 +120,7 @@ async fn hammer(
     let next = Arc::new(AtomicUsize::new(0));
     // Made before the clock starts: the client's own work is kept small. Every connection goes round in them.
     let requests: Arc<Vec<Vec<u8>>> = Arc::new((0..4096).map(make).collect());
+    let steps_before = steps(rig).await;
     let before = rig.accounts();
     let begun = Instant::now();
     let until = begun + Duration::from_secs_f64(seconds);
@@ -140,13 +145,27 @@ async fn hammer(
         units += task.await.unwrap();
     }
     let seconds = begun.elapsed().as_secs_f64();
+    let accounts = spent(rig, &before);
     Row {
         what,
         units: units as f64,
         unit,
         seconds,
-        accounts: spent(rig, &before),
+        accounts,
+        steps: steps(rig).await - steps_before,
     }
+}
+
+/// Steps sent since the start.
+async fn steps(rig: &Rig) -> f64 {
+    let mut connection = Connection::open(rig.address).await.unwrap();
+    connection.ask(&get("/metrics")).await.unwrap();
+    let page = connection.body();
+    let counts = page
+        .lines()
+        .filter(|line| line.starts_with("tgi_batch_inference_count{"));
+    let counts = counts.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    counts.sum()
 }
 
 /// Streams of `tokens` each, `count` at a time.
