@@ -75,13 +75,34 @@ struct Record {
     parts: usize,
 }
 
+/// What one request may be called by.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestIds {
+    /// By its header, or made up.
+    pub(crate) header: Arc<str>,
+    /// By its body.
+    pub(crate) body: Option<Arc<str>>,
+    /// A part of it alone, by its own part of the body.
+    pub(crate) part: Option<Arc<str>>,
+}
+
+impl RequestIds {
+    /// Each of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
+        [Some(&self.header), self.body.as_ref(), self.part.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(AsRef::as_ref)
+    }
+}
+
 /// The record of one request.
 #[derive(Debug)]
 pub(crate) struct RequestLog {
     /// By the header, or made up.
-    header_id: String,
+    header_id: Arc<str>,
     /// By the body.
-    body_id: OnceLock<String>,
+    body_id: OnceLock<Arc<str>>,
     method: http::Method,
     route: String,
     arrival: Instant,
@@ -98,7 +119,7 @@ impl RequestLog {
         anyone: Arc<Caller>,
     ) -> Self {
         Self {
-            header_id: request_id,
+            header_id: request_id.into(),
             body_id: OnceLock::new(),
             method,
             route,
@@ -124,19 +145,22 @@ impl RequestLog {
     /// What the body calls the request. The first call counts.
     pub(crate) fn set_body_id(&self, id: Option<String>) {
         if let Some(id) = id {
-            self.body_id.get_or_init(|| id);
+            self.body_id.get_or_init(|| id.into());
         }
     }
 
     /// What the answer and the log call the request.
-    pub(crate) fn request_id(&self) -> &str {
+    pub(crate) fn request_id(&self) -> &Arc<str> {
         self.body_id.get().unwrap_or(&self.header_id)
     }
 
     /// Every id that the request may be called by.
-    pub(crate) fn ids(&self) -> Vec<String> {
-        let ids = [Some(&self.header_id), self.body_id.get()];
-        ids.into_iter().flatten().cloned().collect()
+    pub(crate) fn ids(&self) -> RequestIds {
+        RequestIds {
+            header: Arc::clone(&self.header_id),
+            body: self.body_id.get().cloned(),
+            part: None,
+        }
     }
 
     /// Since the request arrived.

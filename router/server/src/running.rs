@@ -5,7 +5,7 @@
 
 use crate::caller::Caller;
 use crate::engine::EngineHandle;
-use crate::request_log::RequestLog;
+use crate::request_log::{RequestIds, RequestLog};
 use headrace_scheduler::SequenceId;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +30,7 @@ struct Switch {
 
 #[derive(Debug)]
 struct Entry {
-    ids: Vec<String>,
+    ids: RequestIds,
     /// Of the request: one may have several entries.
     log: usize,
     tenant: u64,
@@ -64,11 +64,11 @@ impl RunningRequests {
         caller: &Caller,
     ) -> Registration {
         let mut ids = log.ids();
-        ids.extend(name);
+        ids.part = name.map(Arc::from);
         self.enter(ids, Arc::as_ptr(log).addr(), caller)
     }
 
-    fn enter(self: &Arc<Self>, ids: Vec<String>, log: usize, caller: &Caller) -> Registration {
+    fn enter(self: &Arc<Self>, ids: RequestIds, log: usize, caller: &Caller) -> Registration {
         let switch = Arc::new(Switch::default());
         let mut table = self.lock();
         let place = table.next;
@@ -186,7 +186,11 @@ mod tests {
         let (engine, _commands) = EngineHandle::detached();
         let (a, b) = (caller("a"), caller("b"));
         let admin = Caller::admin(2, &Namespaces::new());
-        let id = |id: &str| vec![id.to_owned(), "other".to_owned()];
+        let id = |id: &str| RequestIds {
+            header: "other".into(),
+            body: Some(id.into()),
+            part: None,
+        };
         let first = running.enter(id("x"), 1, &a);
         let second = running.enter(id("x"), 2, &a);
         let third = running.enter(id("x"), 3, &b);

@@ -2,12 +2,15 @@
 //!
 //! The engine never waits for a reader. When a buffer is half full its sequence pauses, and what the steps in flight
 //! still bring finds room; when the reader has come down to an eighth, it resumes.
+//!
+//! A stream that has nothing to say costs the [`Shared`] here and no queue: channels that come ready-made hold a block
+//! for their first events, 2 KiB for each of ten thousand streams that wait.
 
 use super::handle::SequenceEvent;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
-use tokio::sync::mpsc;
-use tokio::sync::mpsc::error::TrySendError;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 
 /// Events a buffer holds. Memory is taken for what is queued only.
 const CAPACITY: usize = 256;
@@ -19,19 +22,56 @@ const PAUSE_AT: usize = 128;
 /// The sequence resumes at so many.
 const RESUME_AT: usize = 32;
 
+/// A queue that was longer than this gives its memory back when it has been read.
+const KEPT: usize = 16;
+
+/// What both ends look at, for moments only.
+#[derive(Debug, Default)]
+struct Shared {
+    queue: VecDeque<SequenceEvent>,
+    /// Of the reader, while it waits.
+    waker: Option<Waker>,
+    /// Events queued since the start.
+    told: u64,
+    /// The reader is behind, and has not said since that it wants more.
+    pressed: bool,
+    /// Nothing comes any more.
+    is_written: bool,
+    /// Nobody reads any more.
+    is_left: bool,
+}
+
+impl Shared {
+    fn take_out(&mut self) -> Option<Read> {
+        let event = self.queue.pop_front()?;
+        if self.queue.is_empty() && self.queue.capacity() > KEPT {
+            self.queue = VecDeque::new();
+        }
+        let wants_more = self.pressed && self.queue.len() <= RESUME_AT;
+        self.pressed &= !wants_more;
+        Some(Read { event, wants_more })
+    }
+}
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    // Whole at every moment.
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The engine's end.
 #[derive(Debug)]
-pub(super) struct EventWriter {
-    events: mpsc::Sender<SequenceEvent>,
-    pressed: Arc<AtomicBool>,
-    told: u64,
-}
+pub(super) struct EventWriter(Arc<Mutex<Shared>>);
 
 /// The reader's end.
 #[derive(Debug)]
-pub(super) struct EventReader {
-    events: mpsc::Receiver<SequenceEvent>,
-    pressed: Arc<AtomicBool>,
+pub(super) struct EventReader(Arc<Mutex<Shared>>);
+
+/// An event that was read.
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) event: SequenceEvent,
+    /// Said once: the paused sequence may resume.
+    pub(super) wants_more: bool,
 }
 
 /// What became of an event.
@@ -47,72 +87,90 @@ pub(super) enum Told {
 
 /// An empty buffer.
 pub(super) fn event_buffer() -> (EventWriter, EventReader) {
-    let (sender, receiver) = mpsc::channel(CAPACITY);
-    let pressed = Arc::new(AtomicBool::new(false));
-    let writer = EventWriter {
-        events: sender,
-        pressed: Arc::clone(&pressed),
-        told: 0,
-    };
-    let reader = EventReader {
-        events: receiver,
-        pressed,
-    };
-    (writer, reader)
+    let shared = Arc::new(Mutex::default());
+    (EventWriter(Arc::clone(&shared)), EventReader(shared))
 }
 
 impl EventWriter {
     /// Queues an event. Says once that the sequence has to pause, until the reader wants more again.
     pub(super) fn tell(&mut self, event: SequenceEvent) -> Told {
-        match self.events.try_send(event) {
-            Ok(()) => self.told += 1,
-            Err(TrySendError::Closed(_)) => return Told::Yes,
-            Err(TrySendError::Full(_)) => return Told::Full,
-        }
-        if self.queued() < PAUSE_AT || self.pressed.load(Ordering::Relaxed) {
+        let mut shared = lock(&self.0);
+        if shared.is_left {
             return Told::Yes;
         }
-        self.pressed.store(true, Ordering::Relaxed);
-        // Either the reader sees the mark after its next event, or what it has read is seen here.
-        fence(Ordering::SeqCst);
-        if self.queued() <= RESUME_AT && self.pressed.swap(false, Ordering::Relaxed) {
-            return Told::Yes;
+        if shared.queue.len() == CAPACITY {
+            return Told::Full;
         }
-        Told::Pause
+        shared.queue.push_back(event);
+        shared.told += 1;
+        let pauses = shared.queue.len() >= PAUSE_AT && !shared.pressed;
+        shared.pressed |= pauses;
+        let waker = shared.waker.take();
+        // The reader that is woken wants it.
+        drop(shared);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        if pauses { Told::Pause } else { Told::Yes }
     }
 
     /// The reader is behind, and has not said since that it wants more.
     pub(super) fn is_pressed(&self) -> bool {
-        self.pressed.load(Ordering::Relaxed)
+        lock(&self.0).pressed
     }
 
     /// Events read since the start.
     pub(super) fn read(&self) -> u64 {
-        self.told.saturating_sub(self.queued() as u64)
+        let shared = lock(&self.0);
+        shared.told - shared.queue.len() as u64
     }
+}
 
-    fn queued(&self) -> usize {
-        CAPACITY.saturating_sub(self.events.capacity())
+impl Drop for EventWriter {
+    fn drop(&mut self) {
+        let waker = {
+            let mut shared = lock(&self.0);
+            shared.is_written = true;
+            shared.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 }
 
 impl EventReader {
-    /// The next event.
-    pub(super) async fn recv(&mut self) -> Option<SequenceEvent> {
-        self.events.recv().await
+    /// The next event; `None` when the writer is gone and everything was read. Dropped unready it has taken nothing.
+    pub(super) async fn recv(&mut self) -> Option<Read> {
+        poll_fn(|context| {
+            let mut shared = lock(&self.0);
+            let read = shared.take_out();
+            if read.is_some() || shared.is_written {
+                return Poll::Ready(read);
+            }
+            let known = shared.waker.replace(context.waker().clone());
+            // Whatever goes with it goes without the lock.
+            drop(shared);
+            drop(known);
+            Poll::Pending
+        })
+        .await
     }
 
     /// The next event, if there is one now.
-    pub(super) fn try_recv(&mut self) -> Option<SequenceEvent> {
-        self.events.try_recv().ok()
+    pub(super) fn try_recv(&mut self) -> Option<Read> {
+        lock(&self.0).take_out()
     }
+}
 
-    /// After an event was read: `true` once when a paused sequence may resume.
-    pub(super) fn wants_more(&self) -> bool {
-        fence(Ordering::SeqCst);
-        self.pressed.load(Ordering::Relaxed)
-            && self.events.len() <= RESUME_AT
-            && self.pressed.swap(false, Ordering::Relaxed)
+impl Drop for EventReader {
+    fn drop(&mut self) {
+        let mut shared = lock(&self.0);
+        shared.is_left = true;
+        // The memory of its task would live as long as the writer otherwise.
+        let unread = (shared.waker.take(), std::mem::take(&mut shared.queue));
+        drop(shared);
+        drop(unread);
     }
 }
 
@@ -141,14 +199,14 @@ mod tests {
         assert_eq!(writer.tell(token(0)), Told::Yes);
         let mut left = PAUSE_AT + 1;
         while left > RESUME_AT + 1 {
-            reader.try_recv().unwrap();
+            assert!(!reader.try_recv().unwrap().wants_more);
             left -= 1;
-            assert!(!reader.wants_more());
         }
-        reader.try_recv().unwrap();
-        assert!(reader.wants_more());
-        assert!(!reader.wants_more());
-        assert_eq!(writer.read(), (PAUSE_AT + 1 - RESUME_AT) as u64);
+        assert!(writer.is_pressed());
+        assert!(reader.try_recv().unwrap().wants_more);
+        assert!(!writer.is_pressed());
+        assert!(!reader.try_recv().unwrap().wants_more);
+        assert_eq!(writer.read(), (PAUSE_AT + 2 - RESUME_AT) as u64);
     }
 
     #[test]
@@ -158,5 +216,41 @@ mod tests {
         assert_eq!(taken.count(), CAPACITY);
         drop(reader);
         assert_eq!(writer.tell(token(0)), Told::Yes);
+    }
+
+    #[tokio::test]
+    async fn a_waiting_reader_hears_the_next_event_and_the_end() {
+        let (mut writer, mut reader) = event_buffer();
+        let waits = tokio::spawn(async move {
+            let mut events = Vec::new();
+            while let Some(read) = reader.recv().await {
+                events.push(read.event);
+            }
+            events
+        });
+        for id in 0..3 {
+            // It waits by then.
+            tokio::task::yield_now().await;
+            assert_eq!(writer.tell(token(id)), Told::Yes);
+        }
+        drop(writer);
+        assert_eq!(waits.await.unwrap(), [token(0), token(1), token(2)]);
+    }
+
+    /// Ten thousand of them wait at once.
+    #[test]
+    fn a_queue_that_was_read_keeps_little_memory_and_an_empty_one_none() {
+        let (mut writer, mut reader) = event_buffer();
+        let capacity = |writer: &EventWriter| lock(&writer.0).queue.capacity();
+        assert_eq!(capacity(&writer), 0);
+        for id in 0..100 {
+            writer.tell(token(id));
+        }
+        while reader.try_recv().is_some() {}
+        assert!(capacity(&writer) <= KEPT);
+        // What nobody read goes with the reader, not with the writer.
+        writer.tell(token(0));
+        drop(reader);
+        assert_eq!(capacity(&writer), 0);
     }
 }

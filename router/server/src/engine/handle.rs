@@ -1,6 +1,6 @@
 //! The cheap, cloneable way into the engine task, and the stream that comes back.
 
-use super::buffer::{EventReader, EventWriter, event_buffer};
+use super::buffer::{EventReader, EventWriter, Read, event_buffer};
 use super::status::{EngineStatus, SharedStatus};
 use super::validated::{InvalidSequence, ValidatedSequence};
 use headrace_grammar::CompiledGrammar;
@@ -27,6 +27,8 @@ pub(super) enum Order {
         grammar: Option<CompiledGrammar>,
         /// The bounded buffer of this sequence.
         events: EventWriter,
+        /// What log lines call its request.
+        request_id: Option<Arc<str>>,
         /// Taken or not.
         verdict: oneshot::Sender<Result<(), SubmitFailure>>,
     },
@@ -180,10 +182,25 @@ impl EngineHandle {
         request: SequenceRequest,
         grammar: Option<CompiledGrammar>,
     ) -> Result<SequenceStream, SubmitFailure> {
+        self.settled(self.begin(request, grammar, None)?).await
+    }
+
+    /// [`EngineHandle::submit`] for a request that log lines can name.
+    pub async fn submit_for(
+        &self,
+        request_id: &Arc<str>,
+        request: SequenceRequest,
+        grammar: Option<CompiledGrammar>,
+    ) -> Result<SequenceStream, SubmitFailure> {
+        self.settled(self.begin(request, grammar, Some(Arc::clone(request_id)))?)
+            .await
+    }
+
+    async fn settled(&self, submitted: SubmittedSequence) -> Result<SequenceStream, SubmitFailure> {
         let SubmittedSequence {
             mut stream,
             verdict,
-        } = self.begin_submit(request, grammar)?;
+        } = submitted;
         // The stream is there before the wait: if the caller goes away meanwhile, its drop cancels what may be queued
         // by now.
         let verdict = verdict.await.map_err(|_| SubmitFailure::EngineGone);
@@ -193,8 +210,17 @@ impl EngineHandle {
     /// Hands a validated sequence to the engine and does not wait.
     pub fn begin_submit(
         &self,
+        request: SequenceRequest,
+        grammar: Option<CompiledGrammar>,
+    ) -> Result<SubmittedSequence, SubmitFailure> {
+        self.begin(request, grammar, None)
+    }
+
+    fn begin(
+        &self,
         mut request: SequenceRequest,
         grammar: Option<CompiledGrammar>,
+        request_id: Option<Arc<str>>,
     ) -> Result<SubmittedSequence, SubmitFailure> {
         let id = request.id;
         request.constrained = grammar.is_some();
@@ -209,6 +235,7 @@ impl EngineHandle {
             request: Box::new(ValidatedSequence::new(request, vocab_size)?),
             grammar,
             events,
+            request_id,
             verdict: sender,
         };
         self.commands
@@ -305,18 +332,14 @@ impl SequenceStream {
 
     /// The next event; `None` after the last one, or, without a last one, when the engine is gone.
     pub async fn recv(&mut self) -> Option<SequenceEvent> {
-        let event = self.events.recv().await;
-        self.note(event)
+        let read = self.events.recv().await;
+        self.note(read)
     }
 
     /// The next event if it is there already: lets a reader take what one wake-up brought.
     pub fn try_recv(&mut self) -> Option<SequenceEvent> {
-        let event = self.events.try_recv();
-        if event.is_some() {
-            self.note(event)
-        } else {
-            None
-        }
+        let read = self.events.try_recv()?;
+        self.note(Some(read))
     }
 
     /// `true` after the last event was read.
@@ -334,14 +357,18 @@ impl SequenceStream {
         refusal
     }
 
-    fn note(&mut self, event: Option<SequenceEvent>) -> Option<SequenceEvent> {
-        if event.as_ref().is_none_or(SequenceEvent::is_last) {
+    fn note(&mut self, read: Option<Read>) -> Option<SequenceEvent> {
+        let Some(Read { event, wants_more }) = read else {
             self.ended = true;
-        } else if self.events.wants_more() {
+            return None;
+        };
+        if event.is_last() {
+            self.ended = true;
+        } else if wants_more {
             // A closed queue means that the engine is gone, which the next read tells.
             let _ = self.commands.send(Command(Order::Resume(self.id)));
         }
-        event
+        Some(event)
     }
 }
 

@@ -191,7 +191,7 @@ impl Generation {
             counts.max_new = counts.max_new.max(validated.max_new_tokens());
         });
         let submitted = validated
-            .submit(state.engine())
+            .submit(state.engine(), log.request_id())
             .await
             .map_err(|failure| submit_refusal(&failure))?;
         let sequences = submitted.iter().map(|choice| choice.stream.id()).collect();

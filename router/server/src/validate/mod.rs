@@ -200,11 +200,12 @@ impl ValidatedCall {
             .unwrap_or(0)
     }
 
-    /// Hands all sequences to the engine: prompts in order, their choices in order. If one is refused, those
+    /// Hands all sequences of a request to the engine: prompts in order, their choices in order. If one is refused, those
     /// before it are cancelled by being dropped.
     pub(crate) async fn submit(
         &self,
         engine: &EngineHandle,
+        request_id: &Arc<str>,
     ) -> Result<Vec<SubmittedChoice>, SubmitFailure> {
         let mut submitted = Vec::new();
         for prompt in &self.prompts {
@@ -228,8 +229,9 @@ impl ValidatedCall {
                     constrained: self.grammar.is_some(),
                     retention: self.treatment.retention,
                 };
+                let grammar = self.grammar.clone();
                 submitted.push(SubmittedChoice {
-                    stream: engine.submit(request, self.grammar.clone()).await?,
+                    stream: engine.submit_for(request_id, request, grammar).await?,
                     prompt_ids: Arc::clone(&prompt.ids),
                     may_end_unmarked: self.grammar.is_some() && stop.eos_token_ids.is_empty(),
                     stop,

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
+use tower::ServiceExt;
 
 /// What stands for a client's words; it may be in no line.
 const PROMPT: &str = "the quick brown secret";
@@ -218,4 +219,45 @@ async fn a_client_that_left_has_its_line() {
         (&json!(499), &json!("client_left"))
     );
     server.wait_idle().await;
+}
+
+/// The engine knows sequences; whoever reads the log looks for requests.
+#[tokio::test]
+async fn the_line_of_a_stalled_sequence_names_its_request() {
+    log();
+    let config = RouterConfig {
+        max_total_tokens: Some(2048),
+        stall_timeout_seconds: 1,
+        ..config()
+    };
+    let script = Script {
+        step_micros: 200,
+        ..says(bytes_of(&"abcdefgh".repeat(250)))
+    };
+    let server = Server::start(config, script).await;
+    let body = json!({"inputs": PROMPT, "parameters": {"max_new_tokens": 2000}});
+    let request = Request::post("/generate_stream")
+        .header("content-type", "application/json")
+        .header("x-request-id", "log-stalled")
+        .body(Body::from(body.to_string()))
+        .unwrap();
+    // Held and never read.
+    let _unread = server.app.clone().oneshot(request).await.unwrap();
+    server
+        .wait("paused", |server| server.stats().paused == 1)
+        .await;
+    server.wait_idle().await;
+    let text = String::from_utf8(log().lock().unwrap().clone()).unwrap();
+    let lines = text
+        .lines()
+        .filter(|line| line.contains("its client reads nothing"));
+    let lines: Vec<Map<String, Value>> = lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let [line] = &lines[..] else {
+        panic!("{lines:?}");
+    };
+    assert_eq!(line["request_id"], "log-stalled");
+    assert_eq!(line["level"], "WARN");
+    assert!(line["sequence"].is_u64());
 }

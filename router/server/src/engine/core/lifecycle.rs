@@ -316,7 +316,6 @@ impl EngineCore {
         self.end_drain_when_due(now);
         let limit = self.config.stall_timeout;
         for id in self.streams.stalled(now, limit) {
-            tracing::warn!(sequence = id.0, "dropped: its client reads nothing");
             let word = SequenceEvent::Interrupted(Interruption::Stalled);
             if self.streams.end(id, word) {
                 self.forget(now, id);

@@ -8,17 +8,26 @@ use crate::metrics::Metrics;
 use headrace_scheduler::{Event, SequenceId, SequenceRequest, Time};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One sequence.
 #[derive(Debug)]
 struct OpenStream {
     events: EventWriter,
+    /// What log lines call its request.
+    request_id: Option<Arc<str>>,
     last_token: Option<Time>,
     prompt_tokens: usize,
     /// Prompt and output bound.
     max_tokens: u64,
     started: bool,
+}
+
+impl OpenStream {
+    fn request_id(&self) -> Option<&str> {
+        self.request_id.as_deref()
+    }
 }
 
 /// What is kept of a request when the scheduler takes it.
@@ -29,10 +38,15 @@ pub(super) struct StreamFacts {
 }
 
 impl StreamFacts {
-    pub(super) fn new(request: &SequenceRequest, events: EventWriter) -> Self {
+    pub(super) fn new(
+        request: &SequenceRequest,
+        events: EventWriter,
+        request_id: Option<Arc<str>>,
+    ) -> Self {
         let prompt_tokens = request.prompt.len();
         let stream = OpenStream {
             events,
+            request_id,
             last_token: None,
             prompt_tokens,
             max_tokens: prompt_tokens as u64 + u64::from(request.stop.max_new_tokens),
@@ -194,7 +208,11 @@ impl OpenStreams {
                 }
                 Told::Yes | Told::Pause => {}
                 Told::Full => {
-                    tracing::error!(sequence = id.0, "a sequence emitted more than it can");
+                    tracing::error!(
+                        sequence = id.0,
+                        request_id = stream.request_id(),
+                        "a sequence emitted more than it can"
+                    );
                     telling.overflowed.push(id);
                     self.remove(id);
                     continue;
@@ -225,6 +243,11 @@ impl OpenStreams {
             if read != pause.read {
                 *pause = Pause { read, since: now };
             } else if since(now, pause.since) >= limit && !planted::is(Bug::StallKept) {
+                tracing::warn!(
+                    sequence = id.0,
+                    request_id = stream.request_id(),
+                    "dropped: its client reads nothing"
+                );
                 stalled.push(*id);
             }
         }

@@ -3,7 +3,6 @@
 use super::EngineCore;
 use super::masks::EndRules;
 use super::streams::StreamFacts;
-use crate::engine::buffer::EventWriter;
 use crate::engine::handle::{Command, FlushedCache, Order, SubmitFailure};
 use crate::engine::planted::{self, Bug};
 use crate::engine::validated::ValidatedSequence;
@@ -18,9 +17,11 @@ impl EngineCore {
                 request,
                 grammar,
                 events,
+                request_id,
                 verdict,
             } => {
-                let outcome = self.submit(now, *request, grammar, events);
+                let facts = StreamFacts::new(request.request(), events, request_id);
+                let outcome = self.submit(now, *request, grammar, facts);
                 // The caller may be gone; its cancel is behind this command in the queue.
                 let _ = verdict.send(outcome);
             }
@@ -77,7 +78,7 @@ impl EngineCore {
         now: Time,
         sequence: ValidatedSequence,
         grammar: Option<CompiledGrammar>,
-        events: EventWriter,
+        facts: StreamFacts,
     ) -> Result<(), SubmitFailure> {
         if self.drain_deadline.is_some() && !planted::is(Bug::DrainAdmits) {
             return Err(SubmitFailure::Draining);
@@ -86,7 +87,6 @@ impl EngineCore {
             return Err(SubmitFailure::NotReady);
         }
         let scheduler = self.scheduler.as_mut().ok_or(SubmitFailure::NotReady)?;
-        let facts = StreamFacts::new(sequence.request(), events);
         let id = sequence.request().id;
         let mut request = sequence.into_request();
         let constraint = grammar.map(|grammar| (EndRules::take_from(&mut request), grammar));
