@@ -191,6 +191,8 @@ pub enum Event {
         id: SequenceId,
         /// Prompt tokens found in the prefix cache.
         cached_tokens: u32,
+        /// When the step was planned: before it is computed, and before anybody hears of it.
+        at: Time,
     },
     /// Logprobs of the next prompt positions, in order; the first one reported is position 1.
     PromptLogprobs {

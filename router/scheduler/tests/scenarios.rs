@@ -136,7 +136,11 @@ fn a_start_is_told_with_the_step_that_has_it() {
     let first = plan(&mut scheduler);
     let id = SequenceId(1);
     let cached_tokens = 0;
-    let started = Event::Started { id, cached_tokens };
+    let started = Event::Started {
+        id,
+        cached_tokens,
+        at: NOW,
+    };
     assert_eq!(scheduler.expire(NOW), [started]);
     let token = token(7);
     let events = answer(&mut scheduler, &first, 7);
@@ -166,6 +170,7 @@ fn one_sequence_from_prompt_to_length() {
     let started = Event::Started {
         id,
         cached_tokens: 0,
+        at: NOW,
     };
     assert_eq!(
         events,

@@ -176,8 +176,11 @@ impl Group {
         if !sequence.started {
             sequence.started = true;
             let cached_tokens = narrow(computed.min(sequence.prompt_length));
-            let id = sequence.id;
-            dispatcher.events.push(Event::Started { id, cached_tokens });
+            dispatcher.events.push(Event::Started {
+                id: sequence.id,
+                cached_tokens,
+                at: dispatcher.now,
+            });
         }
         let counters = &mut dispatcher.counters;
         counters.prefix_query_tokens += sequence.cacheable() as u64;

@@ -77,6 +77,8 @@ pub enum SequenceEvent {
     Started {
         /// Prompt tokens found in the prefix cache.
         cached_tokens: u32,
+        /// When the step was planned, on the clock of [`EngineHandle::time_of`]. A reader hears of it later.
+        at: Time,
     },
     /// Logprobs of the next prompt positions, from position 1 on.
     PromptLogprobs(Vec<SampledToken>),
@@ -250,7 +252,7 @@ impl EngineHandle {
         Ok(SubmittedSequence { stream, verdict })
     }
 
-    /// An instant on the scheduler's clock, for deadlines.
+    /// An instant on the scheduler's clock.
     pub fn time_of(&self, instant: Instant) -> Time {
         Time(instant.saturating_duration_since(self.status.origin()))
     }

@@ -11,7 +11,7 @@ use headrace_dialect::end::EndReason;
 use headrace_dialect::failure::Failure;
 use headrace_dialect::refusal::{Cause, Dialect, Refusal};
 use headrace_dialect::shown_prompt::{EchoText, ShownPrompt};
-use headrace_scheduler::{FinishReason, SampledToken, SequenceFailure, StopConditions};
+use headrace_scheduler::{FinishReason, SampledToken, SequenceFailure, StopConditions, Time};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -112,6 +112,8 @@ pub(crate) struct Generation {
     seeds: Vec<Option<u64>>,
     prompts: PromptInfo,
     log: Arc<RequestLog>,
+    /// On the engine's clock.
+    arrival: Time,
     is_stream: bool,
     prompt_only: bool,
     last_end: Option<EndReason>,
@@ -234,6 +236,7 @@ impl Generation {
             seeds,
             prompts,
             log: Arc::clone(log),
+            arrival: state.engine().time_of(log.arrival()),
             is_stream,
             prompt_only: validated.report().prompt_only,
             last_end: None,
@@ -312,10 +315,12 @@ impl Generation {
         event: Option<SequenceEvent>,
     ) -> Result<Option<Happening>, Refusal> {
         match event {
-            Some(SequenceEvent::Started { cached_tokens }) => {
+            Some(SequenceEvent::Started { cached_tokens, at }) => {
                 let is_first_of_prompt = choice.is_multiple_of(self.prompts.sequences);
                 self.log.note(|counts, times| {
-                    times.started.get_or_insert(self.log.elapsed());
+                    // Not when this task hears of it: the step may be half computed by then.
+                    let started = at.0.saturating_sub(self.arrival.0);
+                    times.started.get_or_insert(started);
                     if is_first_of_prompt {
                         counts.cached += cached_tokens;
                     }

@@ -120,7 +120,7 @@ async fn cached_tokens(harness: &Harness, prompt: &[u32]) -> u32 {
     let mut stream = harness.submit(prompt, 2).await.unwrap();
     let mut cached = 0;
     while let Some(event) = stream.recv().await {
-        if let SequenceEvent::Started { cached_tokens } = event {
+        if let SequenceEvent::Started { cached_tokens, .. } = event {
             cached = cached_tokens;
         }
     }

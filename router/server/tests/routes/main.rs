@@ -17,6 +17,7 @@ mod logprobs;
 mod one_meaning;
 mod platforms;
 mod probes;
+mod queue_time;
 mod readers;
 mod request_log;
 #[path = "../routes_support/mod.rs"]

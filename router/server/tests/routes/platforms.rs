@@ -9,7 +9,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 /// One number of the metrics page.
-async fn metric(server: &Server, name: &str) -> f64 {
+pub(crate) async fn metric(server: &Server, name: &str) -> f64 {
     let page = server.get("/metrics").await.body;
     let line = page
         .lines()

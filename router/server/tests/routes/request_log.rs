@@ -248,11 +248,10 @@ async fn the_line_of_a_stalled_sequence_names_its_request() {
         .await;
     server.wait_idle().await;
     let text = String::from_utf8(log().lock().unwrap().clone()).unwrap();
-    let lines = text
-        .lines()
-        .filter(|line| line.contains("its client reads nothing"));
+    let lines = text.lines().filter(|line| line.contains("log-stalled"));
     let lines: Vec<Map<String, Value>> = lines
         .map(|line| serde_json::from_str(line).unwrap())
+        .filter(|line: &Map<String, Value>| line["message"] == "dropped: its client reads nothing")
         .collect();
     let [line] = &lines[..] else {
         panic!("{lines:?}");

@@ -169,7 +169,8 @@ impl Client {
         let id = self.request.id;
         assert!(self.end.is_none(), "{id:?} hears {event:?} after its end");
         match event {
-            SequenceEvent::Started { cached_tokens } => {
+            SequenceEvent::Started { cached_tokens, at } => {
+                assert!(at <= now, "{id:?} starts at {at:?}");
                 assert!(!self.started, "{id:?} starts twice");
                 self.started = true;
                 assert!((cached_tokens as usize) < self.request.prompt.len());

@@ -176,13 +176,15 @@ impl OpenStreams {
                 continue;
             };
             let told = match event {
-                Event::Started { cached_tokens, .. } => {
+                Event::Started {
+                    cached_tokens, at, ..
+                } => {
                     if !stream.started {
                         stream.started = true;
                         self.running_max_tokens += stream.max_tokens;
                         metrics.prompt_started(stream.prompt_tokens);
                     }
-                    SequenceEvent::Started { cached_tokens }
+                    SequenceEvent::Started { cached_tokens, at }
                 }
                 Event::PromptLogprobs { tokens, .. } => SequenceEvent::PromptLogprobs(tokens),
                 Event::Token { token, .. } => {
