@@ -268,6 +268,7 @@ impl Dice {
 }
 
 /// Bug cases 7.5, 7.7 and 7.8: whatever ends a request, whenever, it ends once and leaves nothing behind.
+/// 10,000 requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_storm_of_aborts_and_departures_leaves_nothing_behind() {
     let config = RouterConfig {
@@ -284,7 +285,7 @@ async fn a_storm_of_aborts_and_departures_leaves_nothing_behind() {
             let server = Arc::clone(&server);
             tokio::spawn(async move {
                 let mut dice = Dice(client);
-                for round in 0..125 {
+                for round in 0..417 {
                     storm_round(&server, &mut dice, client, round).await;
                 }
             })
