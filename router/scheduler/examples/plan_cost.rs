@@ -12,12 +12,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use headrace_scheduler::{
-    GroupId, PolicyConfig, QueueOrder, RowOutcome, RowResult, SampledToken, SamplingParams,
-    Scheduler, SchedulerConfig, SequenceId, SequenceRequest, StepOutcome, StepPlan, StepResult,
-    StopConditions, Time, TokenId,
+    PolicyConfig, QueueOrder, Scheduler, SchedulerConfig, SequenceRequest, StepPlan, StepResult,
+    Time, TokenId,
 };
 
-const GROUP: GroupId = GroupId(0);
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use support::GROUP;
+
 const NOW: Time = Time(Duration::ZERO);
 
 fn main() {
@@ -61,23 +64,9 @@ fn config(max_sequences: u32, steps_in_flight: u32) -> SchedulerConfig {
 }
 
 fn request(id: u64, prompt: Vec<TokenId>, max_new_tokens: u32) -> SequenceRequest {
-    SequenceRequest {
-        id: SequenceId(id),
-        prompt: Arc::from(prompt),
-        sampling: SamplingParams::greedy(),
-        stop: StopConditions {
-            max_new_tokens,
-            eos_token_ids: Arc::from([2]),
-            ..StopConditions::default()
-        },
-        prompt_logprobs: false,
-        priority: 0,
-        tenant: 0,
-        deadline: None,
-        namespace: 0,
-        constrained: false,
-        retention: headrace_scheduler::Retention::default(),
-    }
+    let mut request = support::request(id, prompt, max_new_tokens);
+    request.stop.eos_token_ids = Arc::from([2]);
+    request
 }
 
 /// Ids that differ from sequence to sequence, none of them an end id.
@@ -90,27 +79,7 @@ fn ids(sequence: u64, length: u64) -> Vec<TokenId> {
 }
 
 fn answer(plan: &StepPlan) -> StepResult {
-    let token = SampledToken {
-        id: 7,
-        logprob: None,
-        top: Vec::new(),
-        rank: None,
-    };
-    let rows = plan.rows.iter().map(|row| RowResult {
-        slot: row.slot,
-        outcome: RowOutcome::Tokens(if row.sample {
-            vec![token.clone()]
-        } else {
-            Vec::new()
-        }),
-        prompt_logprobs: Vec::new(),
-    });
-    let outcome = StepOutcome::Ok(rows.collect());
-    StepResult {
-        group: plan.group,
-        step_id: plan.step_id,
-        outcome,
-    }
+    support::answered(plan, 7)
 }
 
 /// Runs one step and answers the oldest; the times of plan and complete.

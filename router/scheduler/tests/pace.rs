@@ -6,16 +6,17 @@
 )]
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 use headrace_scheduler::{
-    GroupId, PolicyConfig, Retention, RowOutcome, RowResult, SampledToken, SamplingParams,
-    Scheduler, SchedulerConfig, SequenceId, SequenceRequest, Slot, StepOutcome, StepPace, StepPlan,
-    StepResult, StopConditions, Time,
+    PolicyConfig, Scheduler, SchedulerConfig, Slot, StepPace, StepPlan, Time,
 };
 
-const GROUP: GroupId = GroupId(0);
+#[path = "support/mod.rs"]
+mod support;
+
+use support::{GROUP, answered, request};
+
 const BLOCK: u64 = 16;
 const BUDGET: u64 = 2048;
 /// Prefill tokens that a step has whatever it takes.
@@ -92,22 +93,7 @@ impl World {
 
     fn submit(&mut self, prompt: usize, max_new_tokens: u32) {
         self.next_id += 1;
-        let request = SequenceRequest {
-            id: SequenceId(self.next_id),
-            prompt: Arc::from(vec![7; prompt]),
-            sampling: SamplingParams::greedy(),
-            stop: StopConditions {
-                max_new_tokens,
-                ..StopConditions::default()
-            },
-            prompt_logprobs: false,
-            priority: 0,
-            tenant: 0,
-            deadline: None,
-            namespace: 0,
-            constrained: false,
-            retention: Retention::default(),
-        };
+        let request = request(self.next_id, vec![7; prompt], max_new_tokens);
         self.scheduler.submit(self.time(), request).unwrap();
     }
 
@@ -147,23 +133,9 @@ impl World {
         while self.send().is_some() {}
         let (plan, step, end) = self.in_flight.pop_front().unwrap();
         self.now = end;
-        let token = SampledToken {
-            id: 1,
-            logprob: None,
-            top: Vec::new(),
-            rank: None,
-        };
-        let rows = plan.rows.iter().map(|row| RowResult {
-            slot: row.slot,
-            outcome: RowOutcome::Tokens(vec![token.clone(); usize::from(row.sample)]),
-            prompt_logprobs: Vec::new(),
-        });
-        let result = StepResult {
-            group: GROUP,
-            step_id: plan.step_id,
-            outcome: StepOutcome::Ok(rows.collect()),
-        };
-        self.scheduler.complete(self.time(), result).unwrap();
+        self.scheduler
+            .complete(self.time(), answered(&plan, 1))
+            .unwrap();
         step
     }
 

@@ -5,16 +5,17 @@
     reason = "a test crate; the functions beside the tests are tests as well"
 )]
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use headrace_scheduler::{
-    Event, GroupId, PolicyConfig, QueueOrder, RowOutcome, RowResult, SampledToken, SamplingParams,
-    Scheduler, SchedulerConfig, SequenceFailure, SequenceId, SequenceRequest, StepOutcome,
-    StepPlan, StepResult, StopConditions, SubmitError, Time, TokenId,
+    Event, PolicyConfig, QueueOrder, Scheduler, SchedulerConfig, SequenceFailure, SequenceId,
+    SequenceRequest, StepPlan, SubmitError, Time, TokenId,
 };
 
-const GROUP: GroupId = GroupId(0);
+#[path = "support/mod.rs"]
+mod support;
+
+use support::{GROUP, answered, config, request};
 
 fn at(milliseconds: u64) -> Time {
     Time(Duration::from_millis(milliseconds))
@@ -23,51 +24,29 @@ fn at(milliseconds: u64) -> Time {
 /// One slot, unless told otherwise.
 fn up(max_sequences: u32, policy: PolicyConfig) -> Scheduler {
     let mut scheduler = Scheduler::new(SchedulerConfig {
-        block_size: 4,
         max_batch_tokens: 256,
         max_sequences,
-        max_total_tokens: 1000,
-        prefix_caching: true,
         max_waiting_sequences: 20_000,
         max_waiting_tokens: 1_000_000,
-        max_steps_in_flight: 1,
         policy,
+        ..config()
     });
     scheduler.group_up(at(0), GROUP, 1000);
     scheduler
-}
-
-fn request(id: u64, prompt: &[TokenId], max_new_tokens: u32) -> SequenceRequest {
-    SequenceRequest {
-        id: SequenceId(id),
-        prompt: Arc::from(prompt),
-        sampling: SamplingParams::greedy(),
-        stop: StopConditions {
-            max_new_tokens,
-            ..StopConditions::default()
-        },
-        prompt_logprobs: false,
-        priority: 0,
-        tenant: 0,
-        deadline: None,
-        namespace: 0,
-        constrained: false,
-        retention: headrace_scheduler::Retention::default(),
-    }
 }
 
 /// A prompt of one id that tells who it is.
 fn of_class(id: TokenId, priority: i32) -> SequenceRequest {
     SequenceRequest {
         priority,
-        ..request(u64::from(id), &[id], 1)
+        ..request(u64::from(id), [id], 1)
     }
 }
 
 fn of_tenant(id: TokenId, tenant: u64, length: usize, max_new_tokens: u32) -> SequenceRequest {
     SequenceRequest {
         tenant,
-        ..request(u64::from(id), &vec![id; length], max_new_tokens)
+        ..request(u64::from(id), vec![id; length], max_new_tokens)
     }
 }
 
@@ -82,23 +61,7 @@ fn step(scheduler: &mut Scheduler, now: Time) -> (Vec<TokenId>, Vec<Event>) {
 }
 
 fn answer(scheduler: &mut Scheduler, now: Time, plan: &StepPlan) -> Vec<Event> {
-    let token = SampledToken {
-        id: 9999,
-        logprob: None,
-        top: Vec::new(),
-        rank: None,
-    };
-    let rows = plan.rows.iter().map(|row| RowResult {
-        slot: row.slot,
-        outcome: RowOutcome::Tokens(vec![token.clone(); usize::from(row.sample)]),
-        prompt_logprobs: Vec::new(),
-    });
-    let result = StepResult {
-        group: GROUP,
-        step_id: plan.step_id,
-        outcome: StepOutcome::Ok(rows.collect()),
-    };
-    let events = scheduler.complete(now, result).unwrap();
+    let events = scheduler.complete(now, answered(plan, 9999)).unwrap();
     scheduler.audit();
     events
 }
@@ -164,10 +127,10 @@ fn an_overdue_sequence_is_not_passed_and_not_the_one_preempted() {
     policy.skip_ahead = Duration::from_secs(100);
     let mut scheduler = up(8, policy);
     scheduler.group_up(at(0), GROUP, 8);
-    scheduler.submit(at(0), request(1, &[1; 17], 3)).unwrap();
+    scheduler.submit(at(0), request(1, [1; 17], 3)).unwrap();
     step(&mut scheduler, at(0));
-    scheduler.submit(at(0), request(2, &[2; 17], 12)).unwrap();
-    scheduler.submit(at(0), request(3, &[3], 30)).unwrap();
+    scheduler.submit(at(0), request(2, [2; 17], 12)).unwrap();
+    scheduler.submit(at(0), request(3, [3], 30)).unwrap();
     assert_eq!(step(&mut scheduler, at(999)).0, [3]);
     // The first still has the blocks that the second needs.
     let (entered, _) = step(&mut scheduler, at(1000));
@@ -238,17 +201,17 @@ fn a_long_cached_prefix_passes_the_front_a_few_times() {
         };
         let mut scheduler = up(1, policy);
         let prefix = |last: TokenId| [7, 7, 7, 7, 7, 7, 7, 7, last];
-        scheduler.submit(at(0), request(1, &prefix(1), 1)).unwrap();
+        scheduler.submit(at(0), request(1, prefix(1), 1)).unwrap();
         for id in 0..depth {
             let other = 100 + u32::try_from(id).unwrap();
             let prompt = [other; 5];
             scheduler
-                .submit(at(0), request(100 + id, &prompt, 1))
+                .submit(at(0), request(100 + id, prompt, 1))
                 .unwrap();
         }
         for last in 2..=4 {
             scheduler
-                .submit(at(0), request(u64::from(last), &prefix(last), 1))
+                .submit(at(0), request(u64::from(last), prefix(last), 1))
                 .unwrap();
         }
         let mut entered = Vec::new();
@@ -270,7 +233,7 @@ fn a_passed_deadline_drops_what_never_ran() {
     let mut scheduler = up(1, PolicyConfig::default());
     let until = |id, milliseconds| SequenceRequest {
         deadline: Some(at(milliseconds)),
-        ..request(id, &[1], 5)
+        ..request(id, [1], 5)
     };
     scheduler.submit(at(0), until(1, 100)).unwrap();
     scheduler.submit(at(0), until(2, 100)).unwrap();
@@ -318,7 +281,7 @@ fn the_drain_rate_predicts_the_wait() {
         (stats.drained_tokens_per_second, stats.waiting_tokens),
         (100, 490)
     );
-    let mut asked = request(1000, &[1], 1);
+    let mut asked = request(1000, [1], 1);
     asked.deadline = Some(at(25_000 + 4900));
     let predicted = Duration::from_millis(4900);
     assert_eq!(
@@ -407,11 +370,11 @@ fn a_cached_prefix_does_not_pass_what_blocks_are_kept_for() {
     };
     let mut scheduler = up(8, policy);
     scheduler.group_up(at(0), GROUP, 8);
-    scheduler.submit(at(0), request(1, &[1; 17], 3)).unwrap();
+    scheduler.submit(at(0), request(1, [1; 17], 3)).unwrap();
     step(&mut scheduler, at(0));
-    scheduler.submit(at(0), request(2, &[2; 17], 1)).unwrap();
+    scheduler.submit(at(0), request(2, [2; 17], 1)).unwrap();
     assert_eq!(step(&mut scheduler, at(0)).0, []);
-    scheduler.submit(at(0), request(3, &[1; 6], 1)).unwrap();
+    scheduler.submit(at(0), request(3, [1; 6], 1)).unwrap();
     assert_eq!(order(&mut scheduler, at(0)), [2, 1]);
 }
 
@@ -424,14 +387,14 @@ fn the_cached_prefix_of_any_that_entered_lately_counts() {
     let mut scheduler = up(1, policy);
     for id in [1, 2, 3] {
         scheduler
-            .submit(at(0), request(u64::from(id), &[id; 9], 1))
+            .submit(at(0), request(u64::from(id), [id; 9], 1))
             .unwrap();
         order(&mut scheduler, at(0));
     }
     // The first of them entered before two others.
-    scheduler.submit(at(0), request(10, &[9; 9], 1)).unwrap();
-    scheduler.submit(at(0), request(11, &[1; 9], 1)).unwrap();
-    scheduler.submit(at(0), request(12, &[3; 9], 1)).unwrap();
+    scheduler.submit(at(0), request(10, [9; 9], 1)).unwrap();
+    scheduler.submit(at(0), request(11, [1; 9], 1)).unwrap();
+    scheduler.submit(at(0), request(12, [3; 9], 1)).unwrap();
     assert_eq!(order(&mut scheduler, at(0)), [3, 1, 9]);
 }
 
@@ -445,7 +408,7 @@ fn who_may_pass_is_looked_for_within_the_window() {
         let mut scheduler = up(8, policy);
         scheduler.group_up(at(0), GROUP, 240);
         // It holds 220 blocks, and none of the next three fits beside it.
-        scheduler.submit(at(0), request(1, &[1; 880], 9)).unwrap();
+        scheduler.submit(at(0), request(1, [1; 880], 9)).unwrap();
         for _ in 0..4 {
             step(&mut scheduler, at(2));
         }
@@ -471,10 +434,10 @@ fn a_cached_prefix_does_not_pass_what_is_overdue() {
             ..PolicyConfig::default()
         };
         let mut scheduler = up(1, policy);
-        scheduler.submit(at(0), request(1, &[1; 9], 1)).unwrap();
+        scheduler.submit(at(0), request(1, [1; 9], 1)).unwrap();
         order(&mut scheduler, at(0));
-        scheduler.submit(at(0), request(2, &[9; 9], 1)).unwrap();
-        scheduler.submit(at(50), request(3, &[1; 9], 1)).unwrap();
+        scheduler.submit(at(0), request(2, [9; 9], 1)).unwrap();
+        scheduler.submit(at(50), request(3, [1; 9], 1)).unwrap();
         assert_eq!(order(&mut scheduler, at(now)), expected, "at {now}");
     }
 }
@@ -487,15 +450,15 @@ fn a_cached_prefix_does_not_pass_what_ran_before() {
     };
     let mut scheduler = up(1, policy);
     let now = at(0);
-    scheduler.submit(now, request(1, &[1; 17], 1)).unwrap();
+    scheduler.submit(now, request(1, [1; 17], 1)).unwrap();
     order(&mut scheduler, now);
-    scheduler.submit(now, request(2, &[9; 5], 3)).unwrap();
+    scheduler.submit(now, request(2, [9; 5], 3)).unwrap();
     assert_eq!(step(&mut scheduler, now).0, [9]);
     // Another gets the slot of what is paused.
     assert!(scheduler.pause(now, SequenceId(2)));
-    scheduler.submit(now, request(3, &[1; 17], 2)).unwrap();
+    scheduler.submit(now, request(3, [1; 17], 2)).unwrap();
     assert_eq!(step(&mut scheduler, now).0, [1]);
-    scheduler.submit(now, request(4, &[1; 17], 1)).unwrap();
+    scheduler.submit(now, request(4, [1; 17], 1)).unwrap();
     assert!(scheduler.resume(now, SequenceId(2)));
     assert_eq!(order(&mut scheduler, now), [9, 1]);
 }

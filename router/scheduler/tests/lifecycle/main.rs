@@ -12,4 +12,6 @@ mod immunity;
 mod masks;
 mod pause;
 mod scene;
+#[path = "../support/mod.rs"]
+mod support;
 mod two_groups;

@@ -1,61 +1,24 @@
 //! A scheduler with one group, and workers that answer as they are told.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use headrace_scheduler::{
-    Event, GroupId, PolicyConfig, ProtocolViolation, Retention, RowOutcome, RowResult,
-    SampledToken, SamplingParams, Scheduler, SchedulerConfig, SequenceFailure, SequenceId,
-    SequenceRequest, Slot, StepOutcome, StepPlan, StepResult, StopConditions, Time, TokenId,
+    Event, ProtocolViolation, RowResult, Scheduler, SchedulerConfig, SequenceFailure, SequenceId,
+    SequenceRequest, Slot, StepOutcome, StepPlan, Time, TokenId,
 };
 
-pub(crate) const GROUP: GroupId = GroupId(0);
-
-/// A token budget that no test reaches, four tokens a block, one step in flight.
-pub(crate) fn config() -> SchedulerConfig {
-    SchedulerConfig {
-        block_size: 4,
-        max_batch_tokens: 64,
-        max_sequences: 8,
-        max_total_tokens: 1000,
-        prefix_caching: true,
-        max_waiting_sequences: 100,
-        max_waiting_tokens: 10_000,
-        max_steps_in_flight: 1,
-        policy: PolicyConfig::default(),
-    }
-}
+use crate::support;
+pub(crate) use crate::support::{GROUP, config, token};
 
 /// A prompt of `length` ids that no other sequence begins with.
 pub(crate) fn request(id: u64, length: u32, max_new_tokens: u32) -> SequenceRequest {
     let first = 100 * u32::try_from(id).unwrap();
-    SequenceRequest {
-        id: SequenceId(id),
-        prompt: (first..first + length).collect(),
-        sampling: SamplingParams::greedy(),
-        stop: StopConditions {
-            max_new_tokens,
-            eos_token_ids: Arc::from([]),
-            ..StopConditions::default()
-        },
-        prompt_logprobs: false,
-        priority: 0,
-        tenant: 0,
-        deadline: None,
-        namespace: 0,
-        constrained: false,
-        retention: Retention::default(),
-    }
-}
-
-pub(crate) fn token(id: TokenId) -> SampledToken {
-    SampledToken {
+    support::request(
         id,
-        logprob: None,
-        top: Vec::new(),
-        rank: None,
-    }
+        (first..first + length).collect::<Vec<_>>(),
+        max_new_tokens,
+    )
 }
 
 /// See the module.
@@ -124,16 +87,7 @@ impl Scene {
 
     /// Every row does what it was asked; those that sample give `id`.
     pub(crate) fn results(plan: &StepPlan, id: TokenId) -> Vec<RowResult> {
-        let row = |row: &headrace_scheduler::Row| RowResult {
-            slot: row.slot,
-            outcome: RowOutcome::Tokens(if row.sample {
-                vec![token(id)]
-            } else {
-                Vec::new()
-            }),
-            prompt_logprobs: Vec::new(),
-        };
-        plan.rows.iter().map(row).collect()
+        support::rows(plan, id)
     }
 
     pub(crate) fn try_complete(
@@ -141,12 +95,9 @@ impl Scene {
         plan: &StepPlan,
         outcome: StepOutcome,
     ) -> Result<Vec<Event>, ProtocolViolation> {
-        let result = StepResult {
-            group: GROUP,
-            step_id: plan.step_id,
-            outcome,
-        };
-        let events = self.scheduler.complete(self.now, result);
+        let events = self
+            .scheduler
+            .complete(self.now, support::result(plan, outcome));
         self.scheduler.audit();
         self.hear(events.as_deref().unwrap_or_default());
         events

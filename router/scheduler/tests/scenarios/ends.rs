@@ -97,7 +97,7 @@ fn one_sequence_from_prompt_to_length() {
 fn eos_wins_over_length_and_min_tokens_over_eos() {
     for (min_tokens, reason) in [(0, FinishReason::Eos), (1, FinishReason::Length)] {
         let mut scheduler = up(config(), 8);
-        let mut asked = request(1, &[1], 1);
+        let mut asked = request(1, [1], 1);
         asked.stop.eos_token_ids = Arc::from([9]);
         asked.stop.min_tokens = min_tokens;
         scheduler.submit(NOW, asked).unwrap();
@@ -111,7 +111,7 @@ fn eos_wins_over_length_and_min_tokens_over_eos() {
         );
     }
     let mut scheduler = up(config(), 8);
-    let mut asked = request(1, &[1], 5);
+    let mut asked = request(1, [1], 5);
     asked.stop.stop_token_ids = vec![9];
     scheduler.submit(NOW, asked).unwrap();
     let reason = FinishReason::StopToken(9);
@@ -135,7 +135,7 @@ fn prompt_logprobs_read_no_cache_and_come_in_order() {
     );
     submit(&mut scheduler, 1, &[1, 2, 3, 4, 5, 6], 1);
     drain(&mut scheduler, 9);
-    let mut asked = request(2, &[1, 2, 3, 4, 5, 6], 1);
+    let mut asked = request(2, [1, 2, 3, 4, 5, 6], 1);
     asked.prompt_logprobs = true;
     scheduler.submit(NOW, asked).unwrap();
     let mut positions = Vec::new();
@@ -162,7 +162,7 @@ fn two_steps_in_flight_and_what_is_computed_too_much_is_dropped() {
         },
         4,
     );
-    let mut asked = request(1, &[1, 2, 3], 10);
+    let mut asked = request(1, [1, 2, 3], 10);
     asked.stop.eos_token_ids = Arc::from([9]);
     scheduler.submit(NOW, asked).unwrap();
     let first = plan(&mut scheduler);

@@ -5,59 +5,24 @@
     reason = "a test crate; the functions beside the tests are tests as well"
 )]
 
+#[path = "../support/mod.rs"]
+mod support;
+
 mod ends;
 mod failures;
 mod prefixes;
 mod room;
 
-use std::sync::Arc;
+use headrace_scheduler::{Event, Scheduler, SchedulerConfig, StepOutcome, StepPlan, Time, TokenId};
 
-use headrace_scheduler::{
-    Event, GroupId, PolicyConfig, RowOutcome, RowResult, SampledToken, SamplingParams, Scheduler,
-    SchedulerConfig, SequenceId, SequenceRequest, StepOutcome, StepPlan, StepResult,
-    StopConditions, Time, TokenId,
-};
+use support::{GROUP, config, request, result, rows, token};
 
-const GROUP: GroupId = GroupId(0);
 const NOW: Time = Time(std::time::Duration::ZERO);
-
-fn config() -> SchedulerConfig {
-    SchedulerConfig {
-        block_size: 4,
-        max_batch_tokens: 64,
-        max_sequences: 8,
-        max_total_tokens: 1000,
-        prefix_caching: true,
-        max_waiting_sequences: 100,
-        max_waiting_tokens: 10_000,
-        max_steps_in_flight: 1,
-        policy: PolicyConfig::default(),
-    }
-}
 
 fn up(config: SchedulerConfig, blocks: u32) -> Scheduler {
     let mut scheduler = Scheduler::new(config);
     scheduler.group_up(NOW, GROUP, blocks);
     scheduler
-}
-
-fn request(id: u64, prompt: &[TokenId], max_new_tokens: u32) -> SequenceRequest {
-    SequenceRequest {
-        id: SequenceId(id),
-        prompt: Arc::from(prompt),
-        sampling: SamplingParams::greedy(),
-        stop: StopConditions {
-            max_new_tokens,
-            ..StopConditions::default()
-        },
-        prompt_logprobs: false,
-        priority: 0,
-        tenant: 0,
-        deadline: None,
-        namespace: 0,
-        constrained: false,
-        retention: headrace_scheduler::Retention::default(),
-    }
 }
 
 fn submit(scheduler: &mut Scheduler, id: u64, prompt: &[TokenId], max_new_tokens: u32) {
@@ -72,36 +37,8 @@ fn plan(scheduler: &mut Scheduler) -> StepPlan {
     plan
 }
 
-fn token(id: TokenId) -> SampledToken {
-    SampledToken {
-        id,
-        logprob: None,
-        top: Vec::new(),
-        rank: None,
-    }
-}
-
-/// Every sampling row gives `id`.
-fn rows(plan: &StepPlan, id: TokenId) -> Vec<RowResult> {
-    let row = |row: &headrace_scheduler::Row| RowResult {
-        slot: row.slot,
-        outcome: RowOutcome::Tokens(if row.sample {
-            vec![token(id)]
-        } else {
-            Vec::new()
-        }),
-        prompt_logprobs: Vec::new(),
-    };
-    plan.rows.iter().map(row).collect()
-}
-
 fn complete(scheduler: &mut Scheduler, plan: &StepPlan, outcome: StepOutcome) -> Vec<Event> {
-    let result = StepResult {
-        group: GROUP,
-        step_id: plan.step_id,
-        outcome,
-    };
-    let events = scheduler.complete(NOW, result).unwrap();
+    let events = scheduler.complete(NOW, result(plan, outcome)).unwrap();
     scheduler.audit();
     events
 }

@@ -68,7 +68,7 @@ fn admission_never_takes_what_cannot_fit() {
     submit(&mut scheduler, 2, &[2; 9], 4);
     let step = plan(&mut scheduler);
     assert_eq!(step.rows.len(), 1, "three blocks each, and four in all");
-    let long = scheduler.submit(NOW, request(3, &[1; 10], 7));
+    let long = scheduler.submit(NOW, request(3, [1; 10], 7));
     assert_eq!(
         long,
         Err(SubmitError::TooLong {
@@ -88,14 +88,14 @@ fn the_queue_is_bounded() {
     };
     let mut scheduler = Scheduler::new(bounds);
     assert_eq!(
-        scheduler.submit(NOW, request(1, &[], 1)),
+        scheduler.submit(NOW, request(1, [], 1)),
         Err(SubmitError::Empty)
     );
     submit(&mut scheduler, 1, &[1; 12], 1);
     let full = Err(SubmitError::QueueFull { waiting: 1 });
-    assert_eq!(scheduler.submit(NOW, request(2, &[1], 1)), full, "tokens");
+    assert_eq!(scheduler.submit(NOW, request(2, [1], 1)), full, "tokens");
     assert_eq!(
-        scheduler.submit(NOW, request(1, &[1], 1)),
+        scheduler.submit(NOW, request(1, [1], 1)),
         Err(SubmitError::Duplicate(SequenceId(1)))
     );
     assert!(scheduler.cancel(NOW, SequenceId(1)));
@@ -103,11 +103,7 @@ fn the_queue_is_bounded() {
         submit(&mut scheduler, id, &[1], 1);
     }
     let full = Err(SubmitError::QueueFull { waiting: 3 });
-    assert_eq!(
-        scheduler.submit(NOW, request(9, &[1], 1)),
-        full,
-        "sequences"
-    );
+    assert_eq!(scheduler.submit(NOW, request(9, [1], 1)), full, "sequences");
 }
 
 #[test]
@@ -119,7 +115,7 @@ fn lower_classes_run_first() {
         },
         32,
     );
-    let mut late = request(2, &[2], 1);
+    let mut late = request(2, [2], 1);
     late.priority = -1;
     submit(&mut scheduler, 1, &[1], 1);
     scheduler.submit(NOW, late).unwrap();

@@ -7,14 +7,12 @@
 use std::sync::Arc;
 
 use headrace_scheduler::{
-    GroupId, PolicyConfig, Retention, RowOutcome, RowResult, SampledToken, SamplingParams,
-    Scheduler, SchedulerConfig, SequenceId, SequenceRequest, StepOutcome, StepResult,
-    StopConditions, Time, TokenId,
+    PolicyConfig, Retention, Scheduler, SchedulerConfig, SequenceRequest, Time, TokenId,
 };
 
 use crate::random::Random;
+use crate::support::{GROUP, answered, request};
 
-const GROUP: GroupId = GroupId(0);
 const BLOCK_SIZE: u32 = 4;
 
 /// What one prompt has in the cache.
@@ -92,49 +90,17 @@ impl World {
         let now = Time::default();
         self.clock += 1;
         let request = SequenceRequest {
-            id: SequenceId(self.clock),
-            prompt: self.entries[at].prompt.clone(),
-            sampling: SamplingParams::greedy(),
-            stop: StopConditions {
-                max_new_tokens: 1,
-                ..StopConditions::default()
-            },
-            prompt_logprobs: false,
-            priority: 0,
-            tenant: 0,
-            deadline: None,
-            namespace: 0,
-            constrained: false,
             retention: Retention(retention),
+            ..request(self.clock, Arc::clone(&self.entries[at].prompt), 1)
         };
         self.scheduler.submit(now, request).unwrap();
         let plan = self.scheduler.plan(now, GROUP).unwrap();
         let computed = plan.new_sequences[0].computed_length;
         let cached = self.entries[at].blocks * BLOCK_SIZE as usize;
         assert_eq!(computed as usize, cached);
-        let token = SampledToken {
-            id: 1,
-            logprob: None,
-            top: Vec::new(),
-            rank: None,
-        };
-        let result = StepResult {
-            group: GROUP,
-            step_id: plan.step_id,
-            outcome: StepOutcome::Ok(vec![RowResult {
-                slot: plan.rows[0].slot,
-                outcome: RowOutcome::Tokens(vec![token]),
-                prompt_logprobs: Vec::new(),
-            }]),
-        };
-        self.scheduler.complete(now, result).unwrap();
+        self.scheduler.complete(now, answered(&plan, 1)).unwrap();
         while let Some(plan) = self.scheduler.plan(now, GROUP) {
-            let result = StepResult {
-                group: GROUP,
-                step_id: plan.step_id,
-                outcome: StepOutcome::Ok(Vec::new()),
-            };
-            self.scheduler.complete(now, result).unwrap();
+            self.scheduler.complete(now, answered(&plan, 1)).unwrap();
         }
     }
 

@@ -1,17 +1,15 @@
 //! Random tenants under one seed: what two of them had is never further apart than stated, while both wait.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use headrace_scheduler::{
-    Event, GroupId, PolicyConfig, RowOutcome, RowResult, SampledToken, SamplingParams, Scheduler,
-    SchedulerConfig, SequenceId, SequenceRequest, StepOutcome, StepResult, StopConditions, Time,
+    Event, PolicyConfig, Scheduler, SchedulerConfig, SequenceId, SequenceRequest, Time,
 };
 
 use crate::random::Random;
+use crate::support::{GROUP, answered, request};
 
-const GROUP: GroupId = GroupId(0);
 const NOW: Time = Time(Duration::ZERO);
 const TENANTS: usize = 4;
 const MAX_PROMPT: u64 = 40;
@@ -86,20 +84,8 @@ impl World {
             prompt.resize(usize::try_from(length).unwrap(), 1);
             let max_new_tokens = u32::try_from(1 + self.random.below(MAX_OUTPUT)).unwrap();
             let request = SequenceRequest {
-                id,
-                prompt: Arc::from(prompt),
-                sampling: SamplingParams::greedy(),
-                stop: StopConditions {
-                    max_new_tokens,
-                    ..StopConditions::default()
-                },
-                prompt_logprobs: false,
-                priority: 0,
                 tenant,
-                deadline: None,
-                namespace: 0,
-                constrained: false,
-                retention: headrace_scheduler::Retention::default(),
+                ..request(self.next_id, prompt, max_new_tokens)
             };
             self.scheduler.submit(NOW, request).unwrap();
             self.tenant_of.insert(id, tenant);
@@ -120,23 +106,7 @@ impl World {
             self.had[tenant] += self.prompts[&id] * u64::from(self.policy.input_weight);
         }
         self.measure();
-        let token = SampledToken {
-            id: 1,
-            logprob: None,
-            top: Vec::new(),
-            rank: None,
-        };
-        let rows = plan.rows.iter().map(|row| RowResult {
-            slot: row.slot,
-            outcome: RowOutcome::Tokens(vec![token.clone(); usize::from(row.sample)]),
-            prompt_logprobs: Vec::new(),
-        });
-        let result = StepResult {
-            group: GROUP,
-            step_id: plan.step_id,
-            outcome: StepOutcome::Ok(rows.collect()),
-        };
-        for event in self.scheduler.complete(NOW, result).unwrap() {
+        for event in self.scheduler.complete(NOW, answered(&plan, 1)).unwrap() {
             if let Event::Token { id, .. } = event {
                 let tenant = usize::try_from(self.tenant_of[&id]).unwrap();
                 self.had[tenant] += u64::from(self.policy.output_weight);

@@ -21,6 +21,8 @@ mod owners;
 mod planted;
 mod random;
 mod run;
+#[path = "../support/mod.rs"]
+mod support;
 mod totals;
 mod watch;
 mod worker;
