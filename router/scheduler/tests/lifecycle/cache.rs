@@ -1,6 +1,7 @@
 //! What stays cached, for how long, and what a flush does.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use headrace_scheduler::{Retention, SchedulerConfig, SequenceRequest, StepOutcome, TokenId};
 
@@ -150,6 +151,27 @@ fn nobody_waits_for_blocks_of_a_flushed_cache() {
         ..request(3, 28, 1)
     });
     assert_eq!(scene.plan().new_sequences[0].computed_length, 20);
+}
+
+/// The same prompt twice: the second one waits only where it will be given the blocks of the first.
+#[test]
+fn nobody_waits_for_blocks_that_are_not_shared() {
+    let five = Duration::from_secs(5);
+    for (prefix_caching, share_prefixes, rows) in
+        [(true, five, 1), (true, Duration::ZERO, 2), (false, five, 2)]
+    {
+        let mut bounds = SchedulerConfig {
+            prefix_caching,
+            ..config()
+        };
+        bounds.policy.share_prefixes = share_prefixes;
+        let mut scene = Scene::new(bounds, 64);
+        scene.submit(1, 20, 3);
+        scene.again(2, 1, 20, 3, 35);
+        let (first, second) = (scene.step(), scene.step());
+        assert_eq!(first.len(), rows, "{prefix_caching}, {share_prefixes:?}");
+        assert_eq!(second.len(), 2);
+    }
 }
 
 #[test]
