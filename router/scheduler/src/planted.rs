@@ -2,7 +2,11 @@
 //!
 //! With the cargo feature `planted-bugs` a test selects one for its thread; without it nothing is compiled in.
 
-macro_rules! bugs {
+/// Makes the enum `Bug` of a crate with the feature `planted-bugs`, and the switch that a thread has for it: `select`, and
+/// `is` for the code that makes the mistake.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! planted_bugs {
     ($($(#[$doc:meta])+ $name:ident,)+) => {
         /// One mistake.
         #[cfg_attr(
@@ -19,10 +23,33 @@ macro_rules! bugs {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$name),+];
         }
+
+        #[cfg(feature = "planted-bugs")]
+        std::thread_local! {
+            static SELECTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
+        }
+
+        /// Turns one mistake on in this thread, and every other off.
+        #[cfg(feature = "planted-bugs")]
+        pub fn select(bug: Option<Bug>) {
+            SELECTED.set(bug);
+        }
+
+        /// Whether this mistake is turned on.
+        #[cfg(feature = "planted-bugs")]
+        pub(crate) fn is(bug: Bug) -> bool {
+            SELECTED.get() == Some(bug)
+        }
+
+        /// Whether this mistake is turned on.
+        #[cfg(not(feature = "planted-bugs"))]
+        pub(crate) const fn is(_: Bug) -> bool {
+            false
+        }
     };
 }
 
-bugs! {
+planted_bugs! {
     /// A tail that entered the tree is given back as well.
     DoubleFree,
     /// A block of a cancelled sequence is given back while a step in flight may write it.
@@ -123,35 +150,4 @@ bugs! {
     FirstCrashAloneEnds,
     /// Slots of finished sequences are not told to the workers.
     FinishedSlotNotTold,
-}
-
-#[cfg(feature = "planted-bugs")]
-mod switch {
-    use std::cell::Cell;
-
-    use super::Bug;
-
-    std::thread_local! {
-        static SELECTED: Cell<Option<Bug>> = const { Cell::new(None) };
-    }
-
-    /// Turns one mistake on in this thread, and every other off.
-    pub fn select(bug: Option<Bug>) {
-        SELECTED.set(bug);
-    }
-
-    pub(crate) fn is(bug: Bug) -> bool {
-        SELECTED.get() == Some(bug)
-    }
-}
-
-#[cfg(feature = "planted-bugs")]
-pub(crate) use switch::is;
-#[cfg(feature = "planted-bugs")]
-pub use switch::select;
-
-/// Whether this mistake is turned on.
-#[cfg(not(feature = "planted-bugs"))]
-pub(crate) const fn is(_: Bug) -> bool {
-    false
 }

@@ -2,27 +2,7 @@
 //!
 //! With the cargo feature `planted-bugs` a test selects one for its thread; without it nothing is compiled in.
 
-macro_rules! bugs {
-    ($($(#[$doc:meta])+ $name:ident,)+) => {
-        /// One mistake.
-        #[cfg_attr(
-            not(feature = "planted-bugs"),
-            expect(unreachable_pub, reason = "with the feature it is for the tests")
-        )]
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Bug {
-            $($(#[$doc])+ $name,)+
-        }
-
-        #[cfg(feature = "planted-bugs")]
-        impl Bug {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$name),+];
-        }
-    };
-}
-
-bugs! {
+headrace_scheduler::planted_bugs! {
     /// A client that leaves is forgotten, its sequence is not.
     CancelKeepsRunning,
     /// An answer counts, whichever start it comes from.
@@ -67,38 +47,4 @@ bugs! {
     ExpiredNotTold,
     /// The first token is not told.
     FirstTokenLost,
-}
-
-#[cfg(feature = "planted-bugs")]
-mod switch {
-    use super::Bug;
-    use std::cell::Cell;
-
-    std::thread_local! {
-        static SELECTED: Cell<Option<Bug>> = const { Cell::new(None) };
-    }
-
-    /// Turns one mistake on in this thread, and every other off.
-    pub fn select(bug: Option<Bug>) {
-        SELECTED.set(bug);
-    }
-
-    pub(super) fn selected() -> Option<Bug> {
-        SELECTED.get()
-    }
-}
-
-#[cfg(feature = "planted-bugs")]
-pub use switch::select;
-
-/// Whether this mistake is turned on.
-#[cfg(feature = "planted-bugs")]
-pub(super) fn is(bug: Bug) -> bool {
-    switch::selected() == Some(bug)
-}
-
-/// Whether this mistake is turned on.
-#[cfg(not(feature = "planted-bugs"))]
-pub(super) const fn is(_: Bug) -> bool {
-    false
 }
