@@ -3,6 +3,7 @@
 mod chat_reply;
 mod chat_request;
 mod common;
+mod completion_prompts;
 mod completion_reply;
 mod completion_request;
 mod detokenize;
@@ -19,8 +20,9 @@ mod tokenize;
 pub use chat_reply::{ChatShown, ChatStream, chat_completion};
 pub use chat_request::{ChatCall, read_chat};
 pub use common::{StreamShape, check_model};
+pub use completion_prompts::fills_no_gaps;
 pub use completion_reply::{CompletionShown, CompletionStream, completion};
-pub use completion_request::{CompletionCall, fills_no_gaps, read_completion};
+pub use completion_request::{CompletionCall, read_completion};
 pub use detokenize::{DetokenizeCall, read_detokenize};
 pub use scoring::Scoring;
 pub use stream::{Identity, usage};

@@ -1,107 +1,30 @@
 //! A request's sequences while they run: what the engine reports, turned into text, choice by choice.
 
+mod choice;
+mod engine_terms;
+mod happening;
+
+pub(crate) use happening::{Happening, PromptInfo};
+
+use choice::{LastToken, RunningChoice};
+use engine_terms::{failure_of, interruption, prompt_place, raw_token};
+
 use crate::app::AppState;
-use crate::engine::{Interruption, SequenceEvent, SequenceStream};
+use crate::engine::SequenceEvent;
 use crate::request_log::RequestLog;
 use crate::running::Registration;
 use crate::validate::{Sender, SubmittedChoice, ValidatedCall, submit_refusal};
 use headrace_dialect::call::Call;
-use headrace_dialect::choice::{ChoiceRecord, ChoiceText, PromptPlace, RawToken, TokenStep};
+use headrace_dialect::choice::{ChoiceRecord, ChoiceText};
 use headrace_dialect::end::EndReason;
 use headrace_dialect::failure::Failure;
 use headrace_dialect::refusal::{Cause, Dialect, Refusal};
-use headrace_dialect::shown_prompt::{EchoText, ShownPrompt};
-use headrace_scheduler::{FinishReason, SampledToken, SequenceFailure, StopConditions, Time};
+use headrace_scheduler::{FinishReason, SampledToken, Time};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use tokio::sync::OwnedSemaphorePermit;
-
-/// What the answer needs to know about the prompts.
-#[derive(Clone, Debug)]
-pub(crate) struct PromptInfo {
-    /// Ids of each prompt.
-    pub(crate) ids: Vec<Arc<[u32]>>,
-    /// Choices to answer with, for each prompt.
-    pub(crate) choices: usize,
-    /// Sequences that run for each prompt.
-    pub(crate) sequences: usize,
-    /// The text of each prompt, where the answer begins with it.
-    pub(crate) echoes: Vec<Option<Arc<EchoText>>>,
-}
-
-impl PromptInfo {
-    /// As answers show them.
-    pub(crate) fn shown(&self) -> Vec<ShownPrompt> {
-        let prompts = self.ids.iter().zip(&self.echoes);
-        prompts
-            .map(|(ids, echo)| ShownPrompt {
-                ids: Arc::clone(ids),
-                echo: echo.clone(),
-            })
-            .collect()
-    }
-
-    /// Of all prompts.
-    pub(crate) fn tokens(&self) -> usize {
-        self.ids.iter().map(|ids| ids.len()).sum()
-    }
-
-    pub(crate) fn lengths(&self) -> Vec<usize> {
-        self.ids.iter().map(|ids| ids.len()).collect()
-    }
-}
-
-/// One thing that happened to one choice (prompt × sequences + choice).
-#[derive(Debug)]
-pub(crate) enum Happening {
-    /// It entered its first step.
-    Started { choice: usize, cached_tokens: u32 },
-    /// What is told of the next prompt ids.
-    PromptLogprobs {
-        choice: usize,
-        places: Vec<PromptPlace>,
-    },
-    /// The end of a choice that is its prompt: nothing was to be generated.
-    PromptOnly { choice: usize },
-    /// A token, the last one of the choice if it has an end.
-    Token { choice: usize, step: TokenStep },
-}
-
-#[derive(Debug)]
-struct RunningChoice {
-    stream: SequenceStream,
-    text: ChoiceText,
-    stop: StopConditions,
-    last: LastToken,
-}
-
-/// How the last token of a choice is known, which carries its end.
-#[derive(Debug)]
-enum LastToken {
-    /// By its id and its place.
-    ById,
-    /// By the event after it: here is the latest token, if it has not been shown yet.
-    ByEvent(Option<SampledToken>),
-}
-
-impl RunningChoice {
-    /// Whether an id is the last one, by the engine's own rule. Knowing it with the id, and not an event later,
-    /// lets the last token carry the end.
-    fn end_by_id(&self, id: u32) -> Option<EndReason> {
-        let output = self.text.generated() + 1;
-        if output > self.stop.min_tokens {
-            if self.stop.eos_token_ids.contains(&id) {
-                return Some(EndReason::Eos);
-            }
-            if self.stop.stop_token_ids.contains(&id) {
-                return Some(EndReason::StopToken(id));
-            }
-        }
-        (output >= self.stop.max_new_tokens).then_some(EndReason::Length)
-    }
-}
 
 /// All sequences of a request. Dropping it cancels those that have not ended.
 #[derive(Debug)]
@@ -478,39 +401,5 @@ impl Generation {
             grouped.push(group);
         }
         Ok(grouped)
-    }
-}
-
-fn raw_token(token: SampledToken) -> RawToken {
-    RawToken {
-        id: token.id,
-        logprob: token.logprob,
-        top: token.top,
-    }
-}
-
-fn prompt_place(token: SampledToken) -> PromptPlace {
-    // The worker's answers were checked: a prompt id has its rank.
-    let rank = token.rank.unwrap_or_default();
-    PromptPlace::new(raw_token(token), rank)
-}
-
-/// The scheduler's reason in the dialects' terms.
-fn failure_of(failure: SequenceFailure) -> Failure {
-    match failure {
-        SequenceFailure::NonFinite => Failure::Numeric,
-        SequenceFailure::Row(words) | SequenceFailure::Step(words) => Failure::Worker(words),
-        SequenceFailure::OutOfMemory => Failure::OutOfMemory,
-        SequenceFailure::DeadlineExceeded => Failure::Deadline,
-        SequenceFailure::WorkerCrash => Failure::WorkerCrash,
-    }
-}
-
-/// The engine's.
-fn interruption(cause: Interruption) -> Failure {
-    match cause {
-        Interruption::DrainDeadline => Failure::Draining,
-        Interruption::Stalled => Failure::Stalled,
-        Interruption::WorkersLost(cause) => Failure::WorkersLost(cause),
     }
 }

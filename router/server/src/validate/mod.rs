@@ -4,26 +4,29 @@
 //! makes the engine's sequence requests. So no route can send the engine something unchecked.
 
 mod grammar;
+mod lengths;
 mod prompts;
 mod scoring;
+mod submission;
 mod terms;
 mod token_rules;
 
 use crate::app::AppState;
 use crate::engine::{EngineHandle, SequenceStream, SubmitFailure};
 use crate::room::Room;
-use headrace_dialect::bounds::ContextLimits;
 use headrace_dialect::call::{Call, Report, Sampling};
-use headrace_dialect::refusal::{Cause, Dialect, Refusal};
-use headrace_dialect::shape::{TextShape, Truncation};
+use headrace_dialect::refusal::{Dialect, Refusal};
+use headrace_dialect::shape::TextShape;
 use headrace_dialect::shown_prompt::EchoText;
 use headrace_grammar::CompiledGrammar;
 use headrace_scheduler::{SamplingParams, SequenceRequest, StopConditions, TokenId};
 use headrace_text::StopMode;
 use std::sync::Arc;
 
+use lengths::{check_min_tokens, check_prompt, check_truncate};
 use prompts::{Cut, EncodedPrompt};
 pub(crate) use prompts::{encode_prompt, run_on_pool};
+pub(crate) use submission::submit_refusal;
 pub(crate) use terms::Sender;
 use terms::Treatment;
 
@@ -286,136 +289,5 @@ fn sampling_params(
         min_tokens: call.min_tokens,
         allowed_token_ids: Arc::from(call.allowed_token_ids.as_slice()),
         bad_words: Arc::from([]),
-    }
-}
-
-fn check_truncate(call: &Call, limits: &ContextLimits) -> Result<(), Refusal> {
-    let Some(Truncation {
-        field,
-        keep: Some(keep),
-        ..
-    }) = call.truncate
-    else {
-        return Ok(());
-    };
-    if keep == 0 || keep > limits.max_input_tokens {
-        return Err(Refusal::validation(
-            field,
-            format!(
-                "`{field}` must be strictly positive and less than {}. Given: {keep}",
-                limits.max_input_tokens
-            ),
-        ));
-    }
-    Ok(())
-}
-
-fn check_prompt(ids: &[TokenId], limits: &ContextLimits, dialect: Dialect) -> Result<(), Refusal> {
-    let field = match dialect {
-        Dialect::Native => "inputs",
-        Dialect::OpenAi => "prompt",
-    };
-    if ids.is_empty() {
-        return Err(Refusal::validation(
-            field,
-            format!("`{field}` cannot be empty"),
-        ));
-    }
-    match ids.iter().find(|id| **id >= limits.vocab_size) {
-        Some(id) => Err(Refusal::validation(
-            field,
-            format!(
-                "`{field}`: token id {id} is not below the vocabulary size {}",
-                limits.vocab_size
-            ),
-        )),
-        None => Ok(()),
-    }
-}
-
-fn check_min_tokens(min_tokens: u32, max_new_tokens: u32) -> Result<(), Refusal> {
-    if min_tokens > max_new_tokens {
-        return Err(Refusal::validation(
-            "min_tokens",
-            format!(
-                "`min_tokens` must be <= `max_tokens`. Given: {min_tokens} and {max_new_tokens}"
-            ),
-        ));
-    }
-    Ok(())
-}
-
-/// A refused submission, in the words of clients.
-pub(crate) fn submit_refusal(failure: &SubmitFailure) -> Refusal {
-    use headrace_scheduler::SubmitError;
-    match failure {
-        SubmitFailure::Queue(SubmitError::QueueFull { .. }) => Refusal::overloaded(),
-        SubmitFailure::Queue(SubmitError::DeadlineTooClose { predicted }) => {
-            let message = if predicted.is_zero() {
-                "Model is overloaded: its `timeout` is over".to_owned()
-            } else {
-                let seconds = predicted.as_secs_f32().ceil();
-                format!(
-                    "Model is overloaded: it would wait for about {seconds} s, beyond its `timeout`"
-                )
-            };
-            Refusal::new(Cause::Overloaded, message).with_retry_after(*predicted)
-        }
-        SubmitFailure::Queue(SubmitError::TooLong { .. }) => Refusal::new(
-            Cause::ContextLength,
-            format!("Input validation error: {failure}"),
-        ),
-        SubmitFailure::Queue(SubmitError::Empty | SubmitError::Duplicate(_))
-        | SubmitFailure::Invalid(_) => Refusal::new(Cause::Internal, failure.to_string()),
-        SubmitFailure::Draining | SubmitFailure::NotReady | SubmitFailure::EngineGone => {
-            Refusal::new(Cause::Unavailable, failure.to_string())
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_wait_beyond_the_timeout_is_429_with_that_wait() {
-        use headrace_scheduler::SubmitError;
-        let predicted = std::time::Duration::from_millis(7_200);
-        let refusal = submit_refusal(&SubmitFailure::Queue(SubmitError::DeadlineTooClose {
-            predicted,
-        }));
-        assert_eq!(refusal.status(Dialect::Native), 429);
-        assert_eq!(refusal.status(Dialect::OpenAi), 429);
-        assert_eq!(refusal.retry_after(), Some(predicted));
-        assert_eq!(
-            refusal.message(),
-            "Model is overloaded: it would wait for about 8 s, beyond its `timeout`"
-        );
-        let full = SubmitFailure::Queue(SubmitError::QueueFull { waiting: 3 });
-        assert_eq!(submit_refusal(&full).message(), "Model is overloaded");
-        assert_eq!(submit_refusal(&full).retry_after(), None, "that of all");
-    }
-
-    #[test]
-    fn a_prompts_faults_name_the_dialects_field() {
-        let limits = ContextLimits {
-            max_input_tokens: 9,
-            max_total_tokens: 10,
-            vocab_size: 100,
-        };
-        for (dialect, field) in [(Dialect::Native, "inputs"), (Dialect::OpenAi, "prompt")] {
-            assert_eq!(
-                check_prompt(&[1, 100], &limits, dialect)
-                    .unwrap_err()
-                    .message(),
-                format!(
-                    "Input validation error: `{field}`: token id 100 is not below the vocabulary size 100"
-                )
-            );
-            assert_eq!(
-                check_prompt(&[], &limits, dialect).unwrap_err().message(),
-                format!("Input validation error: `{field}` cannot be empty")
-            );
-        }
     }
 }
