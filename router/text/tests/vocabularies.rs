@@ -14,26 +14,11 @@ use base64::engine::general_purpose::STANDARD;
 use headrace_text::{Detokenizer, SpecialText, Tokenizer};
 use headrace_vocabulary::{convert, find};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, LazyLock};
-use support::{golden, ids};
+use support::{golden, ids, real};
 
 static GOLDEN: LazyLock<Value> = LazyLock::new(|| golden("vocabularies.json"));
-
-/// `HEADRACE_TEST_DATA`, or `target/test-data` of this checkout.
-fn real(name: &str) -> PathBuf {
-    let data = std::env::var_os("HEADRACE_TEST_DATA").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-data"),
-        PathBuf::from,
-    );
-    let folder = data.join("tokenizers").join(name);
-    assert!(
-        folder.is_dir(),
-        "{}: not there; run `make test-data`",
-        folder.display()
-    );
-    folder
-}
 
 /// A folder with a vocabulary and what stands beside it.
 fn folder(files: &[(&str, &[u8])]) -> tempfile::TempDir {

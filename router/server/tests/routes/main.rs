@@ -23,6 +23,7 @@ mod request_log;
 #[path = "../routes_support/mod.rs"]
 mod routes_support;
 mod scoring;
+mod suffix;
 mod terms;
 mod text_shape;
 mod token_rules;

@@ -27,6 +27,7 @@ use headrace_router::services::ModelServices;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -188,15 +189,41 @@ impl Server {
         server
     }
 
+    /// A model of this many ids, with the tokenizer of this folder.
+    pub async fn start_with_tokenizer(
+        config: RouterConfig,
+        script: Script,
+        (tokenizer, vocab_size): (&Path, u32),
+    ) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["tokenizer.json", "tokenizer_config.json"] {
+            std::fs::copy(tokenizer.join(name), folder.path().join(name)).unwrap();
+        }
+        let server = Self::start_in(folder, config, script, vocab_size);
+        server.group_up(1);
+        server.wait_ready().await;
+        server
+    }
+
     pub fn start_unready(config: RouterConfig, script: Script, group_up: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         std::fs::write(path("tokenizer.json"), tiny_tokenizer::json().to_string()).unwrap();
+        let named = json!({"bos_token": "<|bos|>", "eos_token": "<|eos|>"});
+        std::fs::write(path("tokenizer_config.json"), named.to_string()).unwrap();
+        let server = Self::start_in(folder, config, script, vocab_size());
+        if group_up {
+            server.group_up(1);
+        }
+        server
+    }
+
+    /// The folder has the tokenizer.
+    fn start_in(folder: TempDir, config: RouterConfig, script: Script, vocab_size: u32) -> Self {
+        let path = |name: &str| folder.path().join(name);
         std::fs::write(path("chat_template.jinja"), TEMPLATE).unwrap();
         let generation = json!({"eos_token_id": [1, 3]});
         std::fs::write(path("generation_config.json"), generation.to_string()).unwrap();
-        let named = json!({"bos_token": "<|bos|>", "eos_token": "<|eos|>"});
-        std::fs::write(path("tokenizer_config.json"), named.to_string()).unwrap();
         let document = ModelDocument {
             model_id: "org/tiny".to_owned(),
             revision: Some("abc".to_owned()),
@@ -213,7 +240,7 @@ impl Server {
             generation_config: Some(path("generation_config.json")),
             dtype: "float32".to_owned(),
             max_position_embeddings: 4096,
-            vocab_size: vocab_size(),
+            vocab_size,
         };
         let (control, messages) = mpsc::unbounded_channel();
         let (link, launcher) = LauncherLink::channel();
@@ -230,7 +257,7 @@ impl Server {
         let worker = FakeWorker::start(
             path("rank-0.sock"),
             WorkerOptions {
-                vocab_size: vocab_size(),
+                vocab_size,
                 ..WorkerOptions::default()
             },
             script,
@@ -239,7 +266,7 @@ impl Server {
         control
             .send(ToRouter::Model(Box::new(document.clone())))
             .unwrap();
-        let server = Self {
+        Self {
             app: app::router(state.clone()),
             state,
             control,
@@ -249,11 +276,7 @@ impl Server {
             engine,
             folder,
             stall_timeout,
-        };
-        if group_up {
-            server.group_up(1);
         }
-        server
     }
 
     /// The worker's streams, a new start of them.

@@ -35,6 +35,21 @@ pub fn ids(value: &Value) -> Vec<u32> {
     serde_json::from_value(value.clone()).unwrap()
 }
 
+/// A real vocabulary's folder: in `HEADRACE_TEST_DATA`, or in `target/test-data` of this checkout.
+pub fn real(name: &str) -> PathBuf {
+    let data = std::env::var_os("HEADRACE_TEST_DATA").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-data"),
+        PathBuf::from,
+    );
+    let folder = data.join("tokenizers").join(name);
+    assert!(
+        folder.is_dir(),
+        "{}: not there; run `make test-data`",
+        folder.display()
+    );
+    folder
+}
+
 /// The demo model: `HEADRACE_DEMO_GGUF`, or the installed package. `None` only where `HEADRACE_SKIP_DEMO=1` says that
 /// tests may do without; absent otherwise, the test fails.
 pub fn demo_gguf() -> Option<PathBuf> {
