@@ -35,13 +35,9 @@ pub fn ids(value: &Value) -> Vec<u32> {
     serde_json::from_value(value.clone()).unwrap()
 }
 
-/// A real vocabulary's folder: in `HEADRACE_TEST_DATA`, or in `target/test-data` of this checkout.
+/// A real vocabulary's folder (`make test-data`).
 pub fn real(name: &str) -> PathBuf {
-    let data = std::env::var_os("HEADRACE_TEST_DATA").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-data"),
-        PathBuf::from,
-    );
-    let folder = data.join("tokenizers").join(name);
+    let folder = test_data().join("tokenizers").join(name);
     assert!(
         folder.is_dir(),
         "{}: not there; run `make test-data`",
