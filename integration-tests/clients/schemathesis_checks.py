@@ -2,8 +2,8 @@
 
     python schemathesis_checks.py URL
 
-Control routes are left out (they drain the server), and so is every check that would ask for more than the document
-promises.
+Good requests of every operation come first, then made-up ones. Control routes are left out (they drain the server),
+and so is every check that would ask for more than the document promises.
 """
 
 from __future__ import annotations
