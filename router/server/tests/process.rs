@@ -10,6 +10,7 @@ use headrace_control::{CONTROL_FD_VARIABLE, RouterConfig, ToLauncher, ToRouter};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -170,6 +171,42 @@ fn the_successor_of_a_router_that_was_ready_is_healthy_from_the_start() {
         std::thread::sleep(Duration::from_millis(10));
     }
     assert!(get(&address, "/ready").starts_with("HTTP/1.1 503 "));
+}
+
+/// TCP sockets of a process that listen.
+fn listening(pid: u32) -> usize {
+    let inodes: HashSet<String> = std::fs::read_dir(format!("/proc/{pid}/fd"))
+        .unwrap()
+        .filter_map(|entry| {
+            let target = std::fs::read_link(entry.ok()?.path()).ok()?;
+            let target = target.to_str()?.strip_prefix("socket:[")?;
+            Some(target.strip_suffix(']')?.to_owned())
+        })
+        .collect();
+    let tables = ["tcp", "tcp6"].map(|table| format!("/proc/{pid}/net/{table}"));
+    let tables = tables.map(|table| std::fs::read_to_string(table).unwrap_or_default());
+    let is_its_own = |line: &&str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        // The fourth field is the state, 0A is LISTEN; the tenth the inode.
+        fields.get(3) == Some(&"0A") && fields.get(9).is_some_and(|inode| inodes.contains(*inode))
+    };
+    let lines = tables.iter().flat_map(|table| table.lines());
+    lines.filter(is_its_own).count()
+}
+
+/// TGI binds port 9000 and serves nothing there.
+#[test]
+fn case_9_3_no_port_is_bound_that_nobody_asked_for() {
+    for (prometheus_port, ports) in [(None, 1), (Some(0), 2)] {
+        let config = RouterConfig {
+            prometheus_port,
+            ..config(0)
+        };
+        let mut router = Router::start(&config);
+        let address = router.address();
+        assert!(get(&address, "/metrics").contains("tgi_request_count"));
+        assert_eq!(listening(router.child.id()), ports, "{prometheus_port:?}");
+    }
 }
 
 #[test]

@@ -3,8 +3,10 @@
 use crate::routes_support::golden::{check, show};
 use crate::routes_support::tiny_tokenizer::bytes_of;
 use crate::routes_support::{Server, config, greeting, says};
+use axum::body::Body;
 use headrace_control::{Progress, RouterConfig, ToRouter};
 use headrace_fake_worker::Script;
+use http::Request;
 use serde_json::json;
 use std::sync::Arc;
 
@@ -159,4 +161,26 @@ async fn a_full_house_and_queue_change_neither() {
     running.abort();
     assert!(running.await.unwrap_err().is_cancelled());
     server.wait_idle().await;
+}
+
+/// Scrapers offer several formats; the one that all of them read is what they get.
+#[tokio::test]
+async fn case_9_7_metrics_are_text_0_0_4_whatever_a_scraper_offers() {
+    let server = Server::start(config(), says(greeting())).await;
+    for accept in [
+        None,
+        Some("text/plain"),
+        Some("application/openmetrics-text; version=1.0.0, text/plain; version=0.0.4; q=0.5"),
+        Some("application/openmetrics-text; version=1.0.0"),
+    ] {
+        let mut request = Request::get("/metrics");
+        if let Some(accept) = accept {
+            request = request.header("accept", accept);
+        }
+        let answer = server.send(request.body(Body::empty()).unwrap()).await;
+        assert_eq!(answer.status, 200, "{accept:?}");
+        let content_type = answer.header("content-type");
+        assert_eq!(content_type, "text/plain; version=0.0.4; charset=utf-8");
+        assert!(!answer.body.contains("# EOF"), "OpenMetrics ends so");
+    }
 }
