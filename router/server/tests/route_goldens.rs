@@ -500,6 +500,26 @@ async fn chat_templates_that_refuse() {
     ] {
         post(&server, name, path, json!({"messages": hello()})).await;
     }
+    // What templates make is bounded before it is tokenised, on every route.
+    for (name, template) in [
+        ("long", "{{ 'x ' * 400000 }}"),
+        ("endless", "{{ 'x ' * 4000000 }}"),
+        (
+            "gives_up",
+            "{% for x in [1] %}{{ loop.cycle() }}{% endfor %}",
+        ),
+    ] {
+        let server = Server::start_with_template(config(), says(greeting()), template).await;
+        for path in [
+            "/chat_tokenize",
+            "/tokenize",
+            "/v1/tokenize",
+            "/v1/chat/completions",
+        ] {
+            let golden = format!("chat_template_{name}{}", path.replace('/', "_"));
+            post(&server, &golden, path, json!({"messages": hello()})).await;
+        }
+    }
     let counting = "{{ messages | length }}";
     let server = Server::start_with_template(config(), says(greeting()), counting).await;
     let lost = json!({"messages": [{"role": "assistant", "content": "One"}], "continue_final_message": true});

@@ -55,6 +55,10 @@ use std::collections::BTreeMap;
 /// whether the template trims contents.
 const CONTINUE_TAG: &str = "HEADRACE_CONTINUE_FINAL_MESSAGE ";
 
+/// Bytes of a prompt that a template may add to what was sent, its own text aside; and for each byte that was sent.
+const FIXED_BYTES: usize = 1 << 20;
+const BYTES_PER_SENT: usize = 16;
+
 /// How one conversation is rendered.
 #[derive(Clone, Debug, Default)]
 pub struct RenderOptions {
@@ -172,6 +176,23 @@ impl ChatTemplate {
         }
     }
 
+    /// What is made of these inputs at most: a tokenizer needs a hundred times the memory of a text, and what was sent says
+    /// how much of it is due. (A character may become six when it is written as JSON, and those again.)
+    fn most_bytes(&self, inputs: &Inputs) -> usize {
+        let sent: usize = [
+            &inputs.messages,
+            &inputs.tools,
+            &inputs.documents,
+            &inputs.variables,
+        ]
+        .into_iter()
+        .map(marks::json_bytes)
+        .sum();
+        FIXED_BYTES
+            .saturating_add(self.source.len())
+            .saturating_add(sent.saturating_mul(BYTES_PER_SENT))
+    }
+
     /// Renders a conversation. Messages are objects as `OpenAI` writes them: `role`, `content` (text, parts or null),
     /// `tool_calls`, `tool_call_id`, `name`.
     pub fn render(
@@ -205,6 +226,10 @@ impl ChatTemplate {
             )
         };
         let mut text = render(&inputs)?;
+        let most = self.most_bytes(&inputs);
+        if text.len() > most {
+            return Err(TemplateError::TooLong { limit: most });
+        }
         if let Some(content) = &continued {
             text = cut_at_tag(text, Some(content))?;
         }

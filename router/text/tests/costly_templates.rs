@@ -69,6 +69,7 @@ fn operators_cost_what_they_read() {
         "{% if text < other %}{% endif %}",
         "{% if 0 < 1 and text <= other <= text %}{% endif %}",
         "{% if 'q' in text %}{% endif %}",
+        "{% if (texts in text) in text in text %}{% endif %}",
         "{% if 1 in list %}{% endif %}",
         "{% if other in texts %}{% endif %}",
         "{% if text in map %}{% endif %}",
@@ -120,6 +121,7 @@ fn filters_cost_what_they_read() {
         "{% if text is lower %}{% endif %}",
         "{% if text is endingwith text %}{% endif %}",
         "{% if other is eq text %}{% endif %}",
+        "{% if text is sameas (text[:-1] ~ 'y') %}{% endif %}",
         "{% if 1 is in list %}{% endif %}",
     ]);
 }

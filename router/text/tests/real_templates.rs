@@ -47,6 +47,8 @@ A template is a program. Whatever it says, the server goes on, and other chats d
   frames of loops, blocks and macros. More is a template error of that request: about a second of one thread at most
   for a small chat, and the longest chats that a body can hold, to a template that does nothing but waste time, half a
   minute. (A chat that holds letters of control tokens is rendered twice.)
+- The prompt: 1 MiB and the template's own length, and 16 bytes for each that was sent. A prompt that cannot fit the
+  context, however it is tokenised, is refused before it is tokenised, on `/chat_tokenize` and `/tokenize` too.
 - Counts (`batch`, `range`, `*`, widths of formats) are refused before they are memory. There are no other templates to
   include, extend or import. `debug()` is not there. Namespaces and loops cannot be put into other values.
 - A fault of the template engine itself is a template error, too.

@@ -31,17 +31,22 @@ pub(crate) async fn tokenize(
     request: Request,
 ) -> Response {
     let dialect = state.dialect_of(request.uri().path());
-    let result = run_tokenize(&state, request).await;
+    let result = run_tokenize(&state, request, dialect).await;
     reply::finish(&state, &log, dialect, result)
 }
 
-async fn run_tokenize(state: &AppState, request: Request) -> Result<Response, Refusal> {
+async fn run_tokenize(
+    state: &AppState,
+    request: Request,
+    dialect: Dialect,
+) -> Result<Response, Refusal> {
     state.services()?;
     let json = body::read_json(state, request).await?;
+    let limits = state.context_limits().ok();
     let (mut response, ignored) = match read_tokenize(&json, &state.bounds(Dialect::OpenAi))? {
         TokenizeCall::Native { prompt, ignored } => {
             let tokens = run_on_pool(state, prompt.weight(), move |services| {
-                let (encoding, text) = encode_prompt(services, &prompt)?;
+                let (encoding, text) = encode_prompt(services, &prompt, limits, dialect)?;
                 Ok(simple_tokens(&encoding, &text))
             })
             .await?;
@@ -54,7 +59,7 @@ async fn run_tokenize(state: &AppState, request: Request) -> Result<Response, Re
         } => {
             let max_model_len = state.context_limits()?.max_total_tokens;
             let answer = run_on_pool(state, prompt.weight(), move |services| {
-                let (encoding, _) = encode_prompt(services, &prompt)?;
+                let (encoding, _) = encode_prompt(services, &prompt, limits, dialect)?;
                 let text_of = |id: &u32| {
                     services
                         .tokenizer
@@ -98,8 +103,9 @@ async fn run_chat_tokenize(state: &AppState, request: Request) -> Result<Respons
     state.services()?;
     let json = body::read_json(state, request).await?;
     let (prompt, ignored) = read_chat_tokenize(&json, &state.bounds(Dialect::OpenAi))?;
+    let limits = state.context_limits().ok();
     let answer = run_on_pool(state, prompt.weight(), move |services| {
-        let (encoding, text) = encode_prompt(services, &prompt)?;
+        let (encoding, text) = encode_prompt(services, &prompt, limits, Dialect::Native)?;
         Ok(ChatTokenizeResponse {
             tokenize_response: simple_tokens(&encoding, &text),
             templated_text: text,

@@ -4,9 +4,10 @@ use crate::app::AppState;
 use crate::room::Room;
 use crate::services::ModelServices;
 use crate::tokenise::PoolFailure;
+use headrace_dialect::bounds::ContextLimits;
 use headrace_dialect::call::{ChatPrompt, Prompt};
 use headrace_dialect::openai::fills_no_gaps;
-use headrace_dialect::refusal::{Cause, Refusal};
+use headrace_dialect::refusal::{Cause, Dialect, Refusal};
 use headrace_dialect::shape::{TextShape, Truncation, TruncationSide};
 use headrace_dialect::shown_prompt::EchoText;
 use headrace_text::{
@@ -126,12 +127,21 @@ pub(crate) async fn run_on_pool<T: Send + 'static>(
     }
 }
 
-/// Ids with their offsets, and the text that they were made of.
+/// Ids with their offsets, and the text that they were made of. Texts are as long as a body can be; what a chat template
+/// made, which may be any length, has to fit the context, once it is known.
 pub(crate) fn encode_prompt(
     services: &ModelServices,
     prompt: &Prompt,
+    limits: Option<ContextLimits>,
+    dialect: Dialect,
 ) -> Result<(Encoding, String), Refusal> {
-    encode_in_room(services, prompt, None)
+    let room = limits.map(|limits| Room {
+        limits,
+        dialect,
+        asked: None,
+        is_cut: false,
+    });
+    encode_in_room(services, prompt, room)
 }
 
 /// The same; a chat whose rendered text cannot fit `room` is refused before it is tokenised.

@@ -256,7 +256,8 @@ pub(super) fn weigh(value: &Value) -> Result<(), Error> {
             if items > ITEM_LIMIT {
                 return Err(too_many_items());
             }
-            items * ITEM_BYTES
+            // What holds them has a place of its own.
+            items * ITEM_BYTES + 2 * ITEM_BYTES
         }
         _ => return Ok(()),
     };

@@ -187,6 +187,21 @@ pub(super) fn num_bytes(value: &Value) -> usize {
     bytes
 }
 
+/// Bytes of all texts and keys in it, and a few for each value: about what it is as JSON.
+pub(super) fn json_bytes(value: &Value) -> usize {
+    const VALUE: usize = 8;
+    let inside = match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(json_bytes).sum(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, item)| key.len() + json_bytes(item))
+            .sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    };
+    inside + VALUE
+}
+
 fn replace_texts(value: &mut Value, replace: &dyn Fn(&str) -> String) {
     match value {
         Value::String(text) => *text = replace(text),

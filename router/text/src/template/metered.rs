@@ -214,6 +214,9 @@ pub(super) fn add_tests(environment: &mut Environment<'static>) {
         }
     }
     environment.add_test("in", contains);
+    environment.add_test("sameas", |value: &Value, other: &Value| {
+        compared(value, other, tests::is_sameas)
+    });
     let of_texts = [
         ("lower", Value::from_function(tests::is_lower)),
         ("upper", Value::from_function(tests::is_upper)),

@@ -55,6 +55,8 @@ pub(super) fn add(left: &Value, right: &Value) -> Result<Value, Error> {
 /// `%`: Python's remainder has the sign of the divisor; of a text it is a format.
 pub(super) fn remainder(left: &Value, right: &Value) -> Result<Value, Error> {
     if let Some(text) = left.as_str() {
+        budget::read(left)?;
+        budget::read(right)?;
         let args: Vec<Value> = match right.kind() {
             ValueKind::Seq => right.try_iter()?.collect(),
             _ => vec![right.clone()],
