@@ -1,20 +1,29 @@
-//! Server-sent events: frames, keep-alives, and a generation as a stream of them.
+//! Server-sent events: frames, keep-alives, and a generation as a body of them.
 //!
-//! The generation runs inside the body's stream. When the client leaves, hyper drops the body, and with it the
-//! sequences, which cancels them.
+//! The generation runs inside the body. When the client leaves, hyper drops the body, and with it the sequences, which
+//! cancels them. What is there at once goes out at once: tokens that came while the client's connection was served, or
+//! while the machine was busy, share a chunk and a write.
 
 use crate::routes::generation::{Generation, Happening};
-use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::{IntoResponse, Response};
-use futures::{FutureExt, Stream, StreamExt};
+use axum::body::{Body, Bytes};
+use axum::response::Response;
+use futures::FutureExt;
 use headrace_dialect::refusal::{Cause, Dialect, Refusal};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::body::{Body as HttpBody, Frame};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use tokio::time::{Instant, Sleep, sleep};
 
 /// A comment goes out after this long without an event.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Bytes in a chunk beyond which it takes no further event.
+const CHUNK: usize = 8 << 10;
 
 /// Writes one dialect's `data:` lines.
 pub(crate) trait FrameWriter: Send + 'static {
@@ -39,7 +48,7 @@ pub(crate) const DONE: &str = "[DONE]";
 
 /// Where happenings come from. Dropping it cancels what still runs.
 trait Source: Send + 'static {
-    /// The next thing that happens; `None` at the end.
+    /// The next thing that happens; `None` at the end. A future that is dropped unready has taken nothing.
     fn next(&mut self) -> impl Future<Output = Option<Result<Happening, Refusal>>> + Send;
 
     /// Notes how the request failed.
@@ -74,6 +83,7 @@ impl<S: Source, W: FrameWriter> Driver<S, W> {
         }
     }
 
+    /// As its source's.
     async fn next(&mut self) -> Option<String> {
         loop {
             if let Some(frame) = self.ready.pop_front() {
@@ -105,29 +115,105 @@ pub(crate) fn respond(
     writer: impl FrameWriter,
     dialect: Dialect,
 ) -> Response {
-    let frames = frames(Driver::new(generation, writer, dialect));
-    let events = frames.map(|frame| Ok::<_, Infallible>(Event::default().data(frame)));
-    Sse::new(events)
-        .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
-        .into_response()
+    let events = Events::new(Driver::new(generation, writer, dialect), KEEP_ALIVE);
+    let mut response = Response::new(Body::new(events));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
 }
 
-fn frames<S: Source, W: FrameWriter>(driver: Driver<S, W>) -> impl Stream<Item = String> + Send {
-    futures::stream::unfold(driver, |mut driver| async move {
-        let outcome = AssertUnwindSafe(driver.next()).catch_unwind().await;
-        let frame = if let Ok(frame) = outcome {
-            frame
-        } else {
-            driver.fail(&Refusal::new(Cause::Internal, "Internal error"));
-            driver.ready.pop_front()
-        };
-        frame.map(|frame| (frame, driver))
-    })
+/// The events of a driver as a body.
+struct Events<S, W> {
+    driver: Driver<S, W>,
+    is_over: bool,
+    /// The longest silence.
+    keep_alive: Duration,
+    /// When something was last sent.
+    last: Instant,
+    /// Rings no later than a keep-alive is due, and is set anew only then: not for every token.
+    alarm: Pin<Box<Sleep>>,
+}
+
+/// Nothing in it is ever pinned for longer than a look at it.
+impl<S, W> Unpin for Events<S, W> {}
+
+impl<S: Source, W: FrameWriter> Events<S, W> {
+    fn new(driver: Driver<S, W>, keep_alive: Duration) -> Self {
+        Self {
+            driver,
+            is_over: false,
+            keep_alive,
+            last: Instant::now(),
+            alarm: Box::pin(sleep(keep_alive)),
+        }
+    }
+
+    /// What is there by now.
+    fn poll_text(&mut self, context: &mut Context<'_>) -> String {
+        let mut text = String::new();
+        while text.len() < CHUNK && !self.is_over {
+            let outcome = {
+                let next = pin!(AssertUnwindSafe(self.driver.next()).catch_unwind());
+                next.poll(context)
+            };
+            match outcome {
+                Poll::Pending => break,
+                Poll::Ready(Ok(Some(frame))) => push_event(&mut text, &frame),
+                Poll::Ready(Ok(None)) => self.is_over = true,
+                Poll::Ready(Err(_)) => {
+                    self.driver
+                        .fail(&Refusal::new(Cause::Internal, "Internal error"));
+                }
+            }
+        }
+        text
+    }
+}
+
+/// `frame` is JSON or a word, so one line.
+fn push_event(text: &mut String, frame: &str) {
+    text.reserve("data: \n\n".len() + frame.len());
+    text.push_str("data: ");
+    text.push_str(frame);
+    text.push_str("\n\n");
+}
+
+impl<S: Source, W: FrameWriter> HttpBody for Events<S, W> {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let this = &mut *self;
+        let text = this.poll_text(context);
+        if !text.is_empty() {
+            this.last = Instant::now();
+            return Poll::Ready(Some(Ok(Frame::data(text.into()))));
+        }
+        if this.is_over {
+            return Poll::Ready(None);
+        }
+        loop {
+            ready!(this.alarm.as_mut().poll(context));
+            let due = this.last + this.keep_alive;
+            let now = Instant::now();
+            if now >= due {
+                this.last = now;
+                this.alarm.as_mut().reset(now + this.keep_alive);
+                return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b":\n\n")))));
+            }
+            this.alarm.as_mut().reset(due);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http_body_util::BodyExt;
     use std::sync::{Arc, Mutex};
 
     /// Happens for ever; its drop and its failures are seen.
@@ -167,24 +253,95 @@ mod tests {
         }
     }
 
+    /// The `data:` of what comes in one chunk; `None` at the end.
+    async fn chunk<S: Source, W: FrameWriter>(events: &mut Events<S, W>) -> Option<Vec<String>> {
+        let frame = events.frame().await?.unwrap();
+        let text = String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap();
+        let lines = text.strip_suffix("\n\n").unwrap().split("\n\n");
+        Some(
+            lines
+                .map(|line| line.strip_prefix("data: ").unwrap_or(line).to_owned())
+                .collect(),
+        )
+    }
+
     #[tokio::test]
     async fn a_panic_ends_the_stream_with_the_typed_error_and_cancels_its_sequences() {
         for dialect in [Dialect::Native, Dialect::OpenAi] {
             let seen = Arc::new(Mutex::new(Vec::new()));
             let driver = Driver::new(Endless(Arc::clone(&seen)), Faulty(0), dialect);
-            let mut frames = Box::pin(frames(driver));
-            assert_eq!(frames.next().await.as_deref(), Some("frame 1"));
-            assert_eq!(frames.next().await.as_deref(), Some("frame 2"));
-            let error = frames.next().await.unwrap();
-            // Before the client has read the last frames.
-            assert_eq!(*seen.lock().unwrap(), ["Internal error", "cancelled"]);
+            let mut events = Events::new(driver, KEEP_ALIVE);
             let refusal = Refusal::new(Cause::Internal, "Internal error");
-            let mut due = failure_frames(dialect, &refusal).into_iter();
-            assert_eq!(Some(error), due.next());
-            for frame in due {
-                assert_eq!(frames.next().await, Some(frame));
-            }
-            assert_eq!(frames.next().await, None);
+            let mut due = vec!["frame 1".to_owned(), "frame 2".to_owned()];
+            due.extend(failure_frames(dialect, &refusal));
+            assert_eq!(chunk(&mut events).await, Some(due));
+            assert_eq!(*seen.lock().unwrap(), ["Internal error", "cancelled"]);
+            assert_eq!(chunk(&mut events).await, None);
         }
+    }
+
+    /// Happens when it is told to.
+    struct Told(tokio::sync::mpsc::UnboundedReceiver<()>);
+
+    impl Source for Told {
+        async fn next(&mut self) -> Option<Result<Happening, Refusal>> {
+            self.0.recv().await?;
+            Some(Ok(Happening::PromptOnly { choice: 0 }))
+        }
+
+        fn note_failure(&self, _: &Refusal) {}
+    }
+
+    /// As long as it is told to be.
+    struct Long(usize);
+
+    impl FrameWriter for Long {
+        fn happening(&mut self, _: Happening) -> Option<String> {
+            Some("x".repeat(self.0))
+        }
+
+        fn end(&mut self) -> Vec<String> {
+            vec![DONE.to_owned()]
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_there_at_once_shares_a_chunk_of_bounded_size() {
+        let (tell, told) = tokio::sync::mpsc::unbounded_channel();
+        let long = CHUNK / 3;
+        let mut events = Events::new(
+            Driver::new(Told(told), Long(long), Dialect::OpenAi),
+            KEEP_ALIVE,
+        );
+        for _ in 0..4 {
+            tell.send(()).unwrap();
+        }
+        assert_eq!(chunk(&mut events).await.unwrap().len(), 3);
+        assert_eq!(chunk(&mut events).await.unwrap().len(), 1);
+        assert!(chunk(&mut events).now_or_never().is_none(), "nothing yet");
+        tell.send(()).unwrap();
+        drop(tell);
+        let last = chunk(&mut events).await.unwrap();
+        assert_eq!(last, ["x".repeat(long), DONE.to_owned()]);
+        assert_eq!(chunk(&mut events).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_comment_goes_out_after_every_silence_and_no_sooner() {
+        const SHORT: Duration = Duration::from_millis(60);
+        let (tell, told) = tokio::sync::mpsc::unbounded_channel();
+        let driver = Driver::new(Told(told), Long(1), Dialect::OpenAi);
+        let mut events = Events::new(driver, SHORT);
+        sleep(SHORT / 2).await;
+        tell.send(()).unwrap();
+        let mut last = Instant::now();
+        assert_eq!(chunk(&mut events).await.unwrap(), ["x"]);
+        for _ in 0..3 {
+            assert_eq!(chunk(&mut events).await.unwrap(), [":"]);
+            assert!(last.elapsed() >= SHORT);
+            last = Instant::now();
+        }
+        drop(tell);
+        assert_eq!(chunk(&mut events).await.unwrap(), [DONE]);
     }
 }
