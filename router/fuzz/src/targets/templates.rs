@@ -1,5 +1,8 @@
 //! Conversations through chat templates, the model's and made-up ones: rendering ends, and no letter of a content
 //! becomes a control token.
+//!
+//! An input's first byte says what it is: 255 a template, 254 a template in which one part is repeated (head, part,
+//! number and tail with line feeds between them), else a conversation for one of the `ChatML` templates.
 
 use super::json_text::string;
 use super::models::{models, tiny_tokenizer};
@@ -23,7 +26,7 @@ pub(super) const TARGET: Target = Target {
     short: 2_500,
 };
 
-const WORDS: [&str; 30] = [
+const WORDS: [&str; 62] = [
     "<|im_start|>",
     "<|im_end|>",
     "<|",
@@ -54,6 +57,66 @@ const WORDS: [&str; 30] = [
     "\\ud800",
     "null",
     "HEADRACE_CONTINUE_FINAL_MESSAGE ",
+    "{% set ns = namespace(x=[1]) %}",
+    "{% for i in range(99999) %}",
+    "{% for i in range(99999) %}{% for j in range(99999) %}",
+    "{% set ns.x = [ns.x, ns.x] %}",
+    "{% set ns.x = ns.x | batch(1) %}",
+    "{% set ns.x = loop %}",
+    "{% if loop.changed(ns.x) %}{% endif %}",
+    "{% set text = 'xy' * 500000 %}",
+    "{% set list = [text] * 10000 %}",
+    "{% if text in list %}{% endif %}",
+    "{% if list == list + [] %}{% endif %}",
+    "{% if text.strip(text) %}{% endif %}",
+    "{% macro m(x) %}{% macro n() %}{% endmacro %}{{ n() }}{% endmacro %}{{ m(1) }}",
+    "{% block a %}{{ self.a() }}{% endblock %}",
+    "{% include list ignore missing %}",
+    "{% for x in [[1]] recursive %}{{ loop(x) }}{% endfor %}",
+    "| batch(1000000000000)",
+    "| slice(1000000000000)",
+    "| list",
+    "| sort",
+    "| unique",
+    "| groupby('a')",
+    "| tojson(separators=[text, text])",
+    "| tojson(indent=text)",
+    "* 9223372036854775808",
+    "[9223372036854775807:-9223372036854775808:-1]",
+    ".format(text, a=list)",
+    "{0:9999}{a}",
+    "**{'x': list}",
+    "*list",
+    "loop.cycle()",
+    "| map('batch', 1000000)",
+];
+
+/// Parts that a template may have thousands of.
+const LINKS: [&str; 24] = [
+    "not ",
+    "- ",
+    ".b",
+    "[0]",
+    "()",
+    "|f",
+    " is b",
+    "+ a",
+    "~ 'a'",
+    "* 'a'",
+    " and a",
+    " or 0",
+    " in a",
+    " if a",
+    " if a else a",
+    "(",
+    "[",
+    "{1:",
+    "{% if a %}",
+    "{% elif a %}",
+    "{% set a %}",
+    "[1:",
+    "'a' * 99999 +",
+    ".b[",
 ];
 
 const CHATML: &str = "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}\
@@ -98,6 +161,17 @@ fn seeds() -> Vec<Vec<u8>> {
 
 /// A conversation for one of the templates, or a template (after the byte 255).
 fn fresh(random: &mut Random) -> Vec<u8> {
+    if random.percent(5) {
+        let head = *random.pick(&["{{ ", "{{ a", "{{ 1", "{% if a %}", "{% set a", "{{ [1, "]);
+        let tail = *random.pick(&["", " }}", "x }}", "1] }}", " %}{% endif %}"]);
+        let link = *random.pick(&LINKS);
+        let count = *random.pick(&[10, 70, 150, 300, 900, 1000, 5000, 60_000]);
+        return [
+            &[254],
+            format!("{head}\n{link}\n{count}\n{tail}").as_bytes(),
+        ]
+        .concat();
+    }
     if random.percent(15) {
         let words: Vec<&str> = (0..=random.below(5))
             .map(|_| *random.pick(&WORDS))
@@ -134,10 +208,25 @@ fn run(input: &[u8]) -> u64 {
     let Some((&which, rest)) = input.split_first() else {
         return 0;
     };
+    if which == 254 {
+        return run_template(&repeated(&String::from_utf8_lossy(rest)));
+    }
     if which == 255 {
         return run_template(&String::from_utf8_lossy(rest));
     }
     run_messages(usize::from(which) % CHATMLS.len(), rest)
+}
+
+/// A template in which one part is repeated.
+fn repeated(spec: &str) -> String {
+    const MOST: usize = 100_000;
+    let mut parts = spec.splitn(4, '\n');
+    let mut part = || parts.next().unwrap_or_default();
+    let (head, link, count, tail) = (part(), part(), part(), part());
+    let count = count.parse().unwrap_or(1).min(MOST);
+    // Mutations may make a part long.
+    let count = count.min((1 << 21) / link.len().max(1));
+    format!("{head}{}{tail}", link.repeat(count))
 }
 
 /// A template that nobody trusts, on a usual conversation: it ends.
