@@ -58,22 +58,17 @@ impl fmt::Debug for Program {
 impl Program {
     /// Compiles a text that does not nest too deep. The error is one line.
     pub(super) fn compile(source: &str) -> Result<Self, String> {
-        let checked = depth::check(source, WHITESPACE)
-            .map_err(|depth::TooDeep { reason, line }| format!("{reason} (line {line})"))?;
-        // The parser and the compiler call themselves, and this thread's stack may be anyone's.
+        // The parser and the compiler call themselves, and this thread's stack may be anyone's. A fault of theirs ends
+        // that thread alone.
+        let source = source.to_owned();
         let thread = std::thread::Builder::new()
             .name("template".into())
             .stack_size(COMPILER_STACK)
-            .spawn(move || compile(checked.source))
+            .spawn(move || checked_and_compiled(&source))
             .map_err(|error| format!("no thread for it: {error}"))?;
-        match thread.join() {
-            Ok(Ok(cell)) => Ok(Self {
-                cell,
-                depth: checked.depth,
-            }),
-            Ok(Err(error)) => Err(one_line(&error)),
-            Err(_) => Err("the template engine gave up on it".into()),
-        }
+        thread
+            .join()
+            .unwrap_or_else(|_| Err("the template engine gave up on it".into()))
     }
 
     /// Runs it with `variables`.
@@ -94,6 +89,16 @@ impl Program {
             Ok(out)
         })
     }
+}
+
+fn checked_and_compiled(source: &str) -> Result<Program, String> {
+    let checked = depth::check(source, WHITESPACE)
+        .map_err(|depth::TooDeep { reason, line }| format!("{reason} (line {line})"))?;
+    let cell = compile(checked.source).map_err(|error| one_line(&error))?;
+    Ok(Program {
+        cell,
+        depth: checked.depth,
+    })
 }
 
 fn compile(source: String) -> Result<Cell, Error> {
