@@ -408,3 +408,62 @@ fn a_short_prompt_does_not_wait_for_long_ones() {
     let prefilled: u64 = steps.iter().map(|step| step.prefill_tokens).sum();
     assert!(prefilled > 40 * LEAST, "{prefilled}");
 }
+
+fn step_tokens() -> usize {
+    usize::try_from(BUDGET).unwrap()
+}
+
+/// Nothing decodes, and the long prompt would fill every step.
+#[test]
+fn a_short_prompt_does_not_wait_for_a_long_one_that_has_the_machine() {
+    for in_flight in [1, 2] {
+        let mut world = World::new(StepPace::Shared, in_flight);
+        world.submit(20 * step_tokens(), 1);
+        world.step();
+        world.submit(step_tokens() / 8, 1);
+        let steps = 2 + in_flight;
+        for _ in 0..steps {
+            world.step();
+        }
+        let stats = world.scheduler.stats();
+        assert_eq!((stats.running, stats.waiting), (1, 0), "{in_flight}");
+        assert_eq!(world.scheduler.stats().preemptions, 0);
+    }
+}
+
+/// What others get of its steps delays the first of some long prompts by a seventh, and costs no step in all.
+#[test]
+fn long_prompts_are_computed_mostly_one_after_the_other() {
+    let mut world = World::new(StepPace::Shared, 1);
+    for _ in 0..4 {
+        world.submit(14 * step_tokens(), 1);
+    }
+    let mut ends = Vec::new();
+    for step in 1..=4 * 14 {
+        let stats = world.scheduler.stats();
+        let open = stats.running + stats.waiting;
+        world.step();
+        let stats = world.scheduler.stats();
+        if stats.running + stats.waiting < open {
+            ends.push(step);
+        }
+    }
+    assert_eq!(ends.first(), Some(&16));
+    assert_eq!(ends.last(), Some(&(4 * 14)));
+}
+
+/// Without a bound on steps prompts go by their order alone.
+#[test]
+fn without_a_pace_the_first_prompt_has_the_step() {
+    let mut world = World::new(StepPace::Unbounded, 1);
+    world.submit(4 * step_tokens(), 1);
+    world.submit(8, 1);
+    for _ in 0..4 {
+        let (plan, ..) = {
+            while world.send().is_some() {}
+            world.in_flight.front().unwrap()
+        };
+        assert_eq!(plan.rows.len(), 1);
+        world.step();
+    }
+}

@@ -77,9 +77,9 @@ impl Group {
         }
         self.plan_decodes(dispatcher, draft);
         let share = self.prefill_share(dispatcher);
-        let bounded = share < draft.prefill_room();
+        let is_bounded = share < draft.prefill_room();
         draft.prefill_left = draft.prefill_left.min(share);
-        if !(bounded && self.divide_share(dispatcher, draft)) {
+        if !self.divide_share(dispatcher, draft, is_bounded) {
             self.plan_prefills(dispatcher, draft);
             self.admit_waiting(dispatcher, draft);
         }

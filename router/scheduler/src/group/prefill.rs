@@ -1,4 +1,4 @@
-//! Prefills already started, and how a step that is bounded for the sake of decoding rows is shared among prefills.
+//! Prefills already started, and how a step is shared among several.
 
 use std::time::Duration;
 
@@ -10,6 +10,10 @@ use crate::sequence::SequenceIndex;
 
 /// Prefills of a bounded step at most: more would all be late, and hold their blocks for long.
 const LANES: usize = 4;
+
+/// Of a step that one prefill would fill the others get one part of so many: enough for a short prompt, and little to a
+/// long one, which are done sooner one after the other.
+const OTHERS_PART: usize = 8;
 
 impl Group {
     /// Most prefill tokens of the step being planned, for the sake of its decoding rows.
@@ -41,17 +45,32 @@ impl Group {
         }
     }
 
-    /// Gives the first prefill one half of a bounded step, the next of its class one half of the rest, and so on; what
-    /// waits comes last. What is left goes to the first, and then to whoever waits. `false`: nothing was planned, for
-    /// it is alone or has not its blocks.
-    pub(super) fn divide_share(&mut self, dispatcher: &mut Dispatcher, draft: &mut Draft) -> bool {
+    /// Shares a step among several prefills, so that a short one need not wait for the end of a long one. The first gets
+    /// one half of a step that is bounded for the sake of decoding rows, and most of another one if it would fill it
+    /// alone; of the rest the next of its class gets one half, and so on; what waits comes last. What is left goes to the
+    /// first, and then to whoever waits. `false`: nothing was planned, for it is alone, does not fill the step, or has
+    /// not its blocks.
+    pub(super) fn divide_share(
+        &mut self,
+        dispatcher: &mut Dispatcher,
+        draft: &mut Draft,
+        is_bounded: bool,
+    ) -> bool {
+        if !self.pace.is_bounding() {
+            return false;
+        }
         let Some(first) = self.started_prefills(dispatcher).next() else {
             return false;
         };
         let room = draft.prefill_room();
-        let kept = room
-            .div_ceil(2)
-            .min(dispatcher.sequences[first].uncomputed());
+        let uncomputed = dispatcher.sequences[first].uncomputed();
+        let kept = if is_bounded {
+            room.div_ceil(2).min(uncomputed)
+        } else if uncomputed > room {
+            room - room / OTHERS_PART
+        } else {
+            return false;
+        };
         let class = dispatcher.sequences[first].rank.0;
         let others: Vec<SequenceIndex> = self
             .started_prefills(dispatcher)
