@@ -4,6 +4,7 @@ use crate::auth::{Holder, Keys};
 use crate::caller::Namespaces;
 use crate::cors;
 use crate::engine::EngineHandle;
+use crate::house::{House, Place};
 use crate::metrics::Metrics;
 use crate::request_id;
 use crate::request_log::RequestLog;
@@ -25,7 +26,6 @@ use headrace_dialect::refusal::{Cause, Dialect, Refusal};
 use http::{HeaderValue, Method};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Threads that compile grammars. Most take a few milliseconds, the worst some hundred: one is left to small ones.
 const GRAMMAR_THREADS: usize = 2;
@@ -45,9 +45,7 @@ struct Inner {
     pool: TokenisePool,
     /// A lane of its own: a slow grammar delays no prompt.
     grammar_pool: TokenisePool,
-    slots: Arc<Semaphore>,
-    /// Of `slots`, when nobody is in the house.
-    most_slots: usize,
+    house: Arc<House>,
     running: Arc<RunningRequests>,
     keys: Keys,
     namespaces: Namespaces,
@@ -71,15 +69,13 @@ impl AppState {
         let namespaces = Namespaces::new();
         let keys = Keys::new(&config.api_keys, config.admin_key.as_deref(), &namespaces);
         metrics.set_keys(&keys.names());
-        let permits = config.max_concurrent_requests.min(Semaphore::MAX_PERMITS);
         Ok(Self {
             inner: Arc::new(Inner {
                 engine,
                 model: OnceLock::new(),
                 keys,
                 namespaces,
-                slots: Arc::new(Semaphore::new(permits)),
-                most_slots: permits,
+                house: House::new(config.max_concurrent_requests),
                 running: Arc::new(RunningRequests::default()),
                 config,
                 metrics,
@@ -128,8 +124,7 @@ impl AppState {
 
     /// Places in the house that are taken.
     pub(crate) fn requests_in_house(&self) -> usize {
-        let free = self.inner.slots.available_permits();
-        self.inner.most_slots.saturating_sub(free)
+        self.inner.house.taken()
     }
 
     /// At least one key is set, be it the admin's alone.
@@ -179,22 +174,24 @@ impl AppState {
         })
     }
 
-    /// A place in the house for a generation request, or why there is none.
-    pub(crate) fn admit(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+    /// A place in the house for a generation request of this tenant, or why there is none.
+    pub(crate) fn admit(&self, tenant: u64) -> Result<Place, Refusal> {
         self.check_open()?;
-        Arc::clone(&self.inner.slots)
-            .try_acquire_owned()
-            .map_err(|_| Refusal::overloaded())
+        self.inner
+            .house
+            .enter(tenant)
+            .ok_or_else(Refusal::overloaded)
     }
 
     /// Why [`AppState::admit`] would refuse at this moment, if it would. Takes no place: whoever still has to send a body
     /// would hold it for as long as he likes.
-    pub(crate) fn check_room(&self) -> Result<(), Refusal> {
+    pub(crate) fn check_room(&self, tenant: u64) -> Result<(), Refusal> {
         self.check_open()?;
-        if self.inner.slots.available_permits() == 0 {
-            return Err(Refusal::overloaded());
+        if self.inner.house.has_room(tenant) {
+            Ok(())
+        } else {
+            Err(Refusal::overloaded())
         }
-        Ok(())
     }
 
     /// Whose error bodies a path answers with.

@@ -1,18 +1,21 @@
 //! A fixed pool of OS threads for work that takes milliseconds: templates and tokenising. Async threads only wait
 //! for it.
 //!
-//! The queue is bounded in jobs and in bytes; over either bound the caller is refused at once (429), so a burst of
-//! large prompts costs a bounded amount of memory.
-//!
 //! Large jobs have a lane of their own, which leaves one thread to small ones where there are several, and which runs
 //! only as many at once as fit a memory budget: a tokenizer needs a hundred times the text.
+//!
+//! Each lane is bounded in jobs and in bytes; over either bound the caller is refused at once (429), so a burst of
+//! large prompts costs a bounded amount of memory. Of a lane no key fills more than its share, keys are served by
+//! turns, and a job whose caller goes away leaves its lane at once.
 
+use crate::fair_share;
+use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
-/// How much may wait.
+/// How much may wait in a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueBounds {
     /// Jobs.
@@ -46,11 +49,65 @@ const LARGE_MEMORY: usize = 512 << 20;
 /// Small jobs in a row, all threads together, while a large one that could run waits.
 const SMALL_IN_A_ROW: u32 = 64;
 
-struct State {
-    small: VecDeque<(usize, Work)>,
-    large: VecDeque<(usize, Work)>,
-    /// Bytes of all that wait.
+/// What waits.
+struct Job {
+    id: u64,
+    tenant: u64,
+    /// Bytes that it keeps.
+    weight: usize,
+    work: Work,
+}
+
+/// Jobs of one kind.
+#[derive(Default)]
+struct Lane {
+    jobs: VecDeque<Job>,
+    /// Of all that wait.
     bytes: usize,
+}
+
+impl Lane {
+    /// Whether one more may wait.
+    fn has_room(&self, tenant: u64, weight: usize, bounds: QueueBounds) -> bool {
+        let own = self.jobs.iter().filter(|job| job.tenant == tenant);
+        let (jobs, bytes) = own.fold((0, 0), |(jobs, bytes), job| (jobs + 1, bytes + job.weight));
+        let waiting = self.jobs.len();
+        fair_share::allows(tenant, jobs, 1, waiting, bounds.jobs)
+            && (waiting == 0 || fair_share::allows(tenant, bytes, weight, self.bytes, bounds.bytes))
+    }
+
+    /// The place of the next job: the oldest of the tenant whose last turn is longest ago.
+    fn next(&self, turns: &FxHashMap<u64, u64>) -> Option<usize> {
+        let turn = |job: &Job| turns.get(&job.tenant).copied().unwrap_or(0);
+        let places = 0..self.jobs.len();
+        places.min_by_key(|place| self.jobs.get(*place).map(turn))
+    }
+
+    fn push(&mut self, job: Job) {
+        self.bytes += job.weight;
+        self.jobs.push_back(job);
+    }
+
+    fn remove(&mut self, place: usize) -> Option<Job> {
+        let job = self.jobs.remove(place)?;
+        self.bytes -= job.weight;
+        Some(job)
+    }
+
+    fn withdraw(&mut self, id: u64) -> Option<Job> {
+        let place = self.jobs.iter().position(|job| job.id == id)?;
+        self.remove(place)
+    }
+}
+
+#[derive(Default)]
+struct State {
+    small: Lane,
+    large: Lane,
+    next_id: u64,
+    /// For each tenant when it was last served.
+    turns: FxHashMap<u64, u64>,
+    next_turn: u64,
     /// Large jobs that run, and the memory that they are thought to take.
     large_running: usize,
     large_memory: usize,
@@ -60,30 +117,54 @@ struct State {
 }
 
 impl State {
-    fn waiting(&self) -> usize {
-        self.small.len() + self.large.len()
+    fn lane(&mut self, weight: usize) -> &mut Lane {
+        if is_large(weight) {
+            &mut self.large
+        } else {
+            &mut self.small
+        }
+    }
+
+    /// Puts a job into its lane. `None`: there is no room. Gives its id.
+    fn push(&mut self, tenant: u64, weight: usize, work: Work, bounds: QueueBounds) -> Option<u64> {
+        if !self.lane(weight).has_room(tenant, weight, bounds) {
+            return None;
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        self.lane(weight).push(Job {
+            id,
+            tenant,
+            weight,
+            work,
+        });
+        Some(id)
     }
 
     /// The next job that may run now.
     fn take(&mut self, most_large: usize) -> Option<(usize, Work)> {
-        let large_fits = self.large.front().is_some_and(|(weight, _)| {
-            let fits = self.large_memory.saturating_add(memory(*weight)) <= LARGE_MEMORY;
+        let large = self.large.next(&self.turns).filter(|place| {
+            let weight = self.large.jobs.get(*place).map_or(0, |job| job.weight);
+            let fits = self.large_memory.saturating_add(memory(weight)) <= LARGE_MEMORY;
             self.large_running < most_large && (fits || self.large_running == 0)
         });
-        let is_large = large_fits && (self.small.is_empty() || self.passed >= SMALL_IN_A_ROW);
-        let (weight, work) = if is_large {
-            self.passed = 0;
-            self.large.pop_front()?
-        } else {
-            self.passed = if large_fits { self.passed + 1 } else { 0 };
-            self.small.pop_front()?
+        let job = match large {
+            Some(place) if self.small.jobs.is_empty() || self.passed >= SMALL_IN_A_ROW => {
+                self.passed = 0;
+                let job = self.large.remove(place)?;
+                self.large_running += 1;
+                self.large_memory += memory(job.weight);
+                job
+            }
+            _ => {
+                self.passed = if large.is_some() { self.passed + 1 } else { 0 };
+                let place = self.small.next(&self.turns)?;
+                self.small.remove(place)?
+            }
         };
-        self.bytes -= weight;
-        if is_large {
-            self.large_running += 1;
-            self.large_memory += memory(weight);
-        }
-        Some((weight, work))
+        self.next_turn += 1;
+        self.turns.insert(job.tenant, self.next_turn);
+        Some((job.weight, job.work))
     }
 
     fn finished_large(&mut self, weight: usize) {
@@ -135,15 +216,7 @@ impl TokenisePool {
     /// Starts `threads` threads called `name`, at least one.
     pub(crate) fn start(name: &str, threads: usize, bounds: QueueBounds) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
-            state: Mutex::new(State {
-                small: VecDeque::new(),
-                large: VecDeque::new(),
-                bytes: 0,
-                large_running: 0,
-                large_memory: 0,
-                passed: 0,
-                closed: false,
-            }),
+            state: Mutex::default(),
             wake: Condvar::new(),
             bounds,
             most_large: threads.saturating_sub(1).max(1),
@@ -160,10 +233,11 @@ impl TokenisePool {
         Ok(pool)
     }
 
-    /// Runs `work` on one of the threads. `weight` is how many bytes it keeps while it waits. If the caller goes away
-    /// before its turn, the work is skipped.
+    /// Runs `work` of a tenant on one of the threads. `weight` is how many bytes it keeps while it waits. If the caller
+    /// goes away before its turn, the work is dropped.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
+        tenant: u64,
         weight: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, PoolFailure> {
@@ -175,23 +249,35 @@ impl TokenisePool {
             // A caller that left in the meantime needs no answer.
             let _ = reply.send(work());
         });
-        {
-            let mut state = self.shared.lock();
-            let waiting = state.waiting();
-            let is_full = waiting >= self.shared.bounds.jobs
-                || (waiting > 0 && state.bytes + weight > self.shared.bounds.bytes);
-            if is_full {
-                return Err(PoolFailure::Full);
-            }
-            state.bytes += weight;
-            if is_large(weight) {
-                state.large.push_back((weight, job));
-            } else {
-                state.small.push_back((weight, job));
-            }
+        let shared = &self.shared;
+        let id = shared.lock().push(tenant, weight, job, shared.bounds);
+        let mut waiting = Waiting {
+            shared,
+            weight,
+            id: Some(id.ok_or(PoolFailure::Full)?),
+        };
+        shared.wake.notify_one();
+        let answer = answer.await.map_err(|_| PoolFailure::Lost);
+        waiting.id = None;
+        answer
+    }
+}
+
+/// Takes a job out of its lane when its caller goes away.
+struct Waiting<'a> {
+    shared: &'a Shared,
+    weight: usize,
+    /// Until it is over.
+    id: Option<u64>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            let job = self.shared.lock().lane(self.weight).withdraw(id);
+            // What it kept is freed without the lock.
+            drop(job);
         }
-        self.shared.wake.notify_one();
-        answer.await.map_err(|_| PoolFailure::Lost)
     }
 }
 
@@ -241,10 +327,10 @@ mod tests {
     #[tokio::test]
     async fn runs_work_and_survives_a_panic() {
         let pool = pool(8, 1000);
-        assert_eq!(pool.run(1, || 2 + 2).await, Ok(4));
-        let lost = pool.run(1, || panic!("a bad prompt")).await;
+        assert_eq!(pool.run(0, 1, || 2 + 2).await, Ok(4));
+        let lost = pool.run(0, 1, || panic!("a bad prompt")).await;
         assert_eq!(lost, Err::<(), _>(PoolFailure::Lost));
-        assert_eq!(pool.run(1, || 5).await, Ok(5));
+        assert_eq!(pool.run(0, 1, || 5).await, Ok(5));
     }
 
     #[tokio::test]
@@ -255,7 +341,7 @@ mod tests {
         let blocker = tokio::spawn({
             let pool = Arc::clone(&pool);
             async move {
-                pool.run(1, move || {
+                pool.run(0, 1, move || {
                     let _ = started.send(());
                     let _ = gate.recv();
                 })
@@ -264,19 +350,19 @@ mod tests {
         });
         begun.await.unwrap();
         // One waits; it may be larger than the budget by itself.
-        let waiting = pool.run(150, || 1);
+        let waiting = pool.run(0, 150, || 1);
         tokio::pin!(waiting);
         assert!(futures::poll!(&mut waiting).is_pending());
-        assert_eq!(pool.run(1, || 2).await, Err(PoolFailure::Full), "bytes");
+        assert_eq!(pool.run(0, 1, || 2).await, Err(PoolFailure::Full), "bytes");
         let (ran, did_run) = mpsc::channel::<()>();
         drop(blocker);
         release.send(()).unwrap();
         assert_eq!(waiting.await, Ok(1));
         {
-            let mut abandoned = Box::pin(pool.run(1, move || ran.send(())));
+            let mut abandoned = Box::pin(pool.run(0, 1, move || ran.send(())));
             let _ = futures::poll!(&mut abandoned);
         }
-        pool.run(1, || ()).await.unwrap();
+        pool.run(0, 1, || ()).await.unwrap();
         // Either the thread was quicker than the drop, or it skipped the work: it never stalls.
         let _ = did_run.try_recv();
     }
@@ -287,7 +373,7 @@ mod tests {
         let (release, gate) = mpsc::channel::<()>();
         let pool = Arc::clone(pool);
         tokio::spawn(async move {
-            pool.run(weight, move || {
+            pool.run(0, weight, move || {
                 let _ = started.send(());
                 let _ = gate.recv();
             })
@@ -308,7 +394,7 @@ mod tests {
         let (mut second, release_second) = gated(&pool, LARGE_JOB + 1);
         // It is in the queue before any small one is served, and stays there.
         for number in 0..10 {
-            assert_eq!(pool.run(LARGE_JOB, move || number).await, Ok(number));
+            assert_eq!(pool.run(0, LARGE_JOB, move || number).await, Ok(number));
         }
         assert!(second.try_recv().is_err(), "one large job at a time");
         release.send(()).unwrap();
@@ -318,25 +404,23 @@ mod tests {
 
     #[test]
     fn large_jobs_run_as_the_memory_budget_allows() {
-        let mut state = State {
-            small: VecDeque::new(),
-            large: VecDeque::new(),
-            bytes: 0,
-            large_running: 0,
-            large_memory: 0,
-            passed: 0,
-            closed: false,
+        let mut state = State::default();
+        let bounds = QueueBounds {
+            jobs: 1000,
+            bytes: usize::MAX,
+        };
+        let push = |state: &mut State, weight| {
+            assert!(state.push(0, weight, Box::new(|| ()), bounds).is_some());
         };
         let weight = LARGE_MEMORY / MEMORY_PER_BYTE / 2;
         for weight in [weight, weight, weight, LARGE_MEMORY] {
-            state.bytes += weight;
-            state.large.push_back((weight, Box::new(|| ())));
+            push(&mut state, weight);
         }
         assert!(state.take(8).is_some());
         assert!(state.take(8).is_some());
         assert!(state.take(8).is_none(), "the budget is used up");
         // Small ones pass.
-        state.small.push_back((0, Box::new(|| ())));
+        push(&mut state, 0);
         assert!(state.take(8).is_some());
         state.finished_large(weight);
         assert!(state.take(8).is_some());
@@ -345,18 +429,72 @@ mod tests {
         state.finished_large(weight);
         assert!(state.take(8).is_some());
         state.finished_large(LARGE_MEMORY);
-        assert_eq!((state.bytes, state.large_memory), (0, 0));
+        assert_eq!((state.large.bytes, state.large_memory), (0, 0));
         // A stream of small ones does not hold a large one up for ever.
         for _ in 0..200 {
-            state.small.push_back((0, Box::new(|| ())));
+            push(&mut state, 0);
         }
-        state.bytes = 1;
-        state.large.push_back((1, Box::new(|| ())));
+        push(&mut state, LARGE_JOB + 1);
         let mut taken = 0;
         while state.large_running == 0 {
             assert!(state.take(1).is_some());
             taken += 1;
         }
         assert_eq!(taken, SMALL_IN_A_ROW + 1);
+    }
+
+    /// Whose job the state gives next.
+    fn next_tenant(state: &mut State, most_large: usize) -> Option<u64> {
+        let waiting = |state: &State| -> Vec<(u64, u64)> {
+            let lanes = state.small.jobs.iter().chain(&state.large.jobs);
+            lanes.map(|job| (job.id, job.tenant)).collect()
+        };
+        let before = waiting(state);
+        let (weight, _) = state.take(most_large)?;
+        if is_large(weight) {
+            state.finished_large(weight);
+        }
+        let after = waiting(state);
+        let taken = before.into_iter().find(|job| !after.contains(job));
+        taken.map(|(_, tenant)| tenant)
+    }
+
+    #[test]
+    fn large_jobs_of_one_key_refuse_no_small_ones_and_no_other_keys() {
+        let bounds = QueueBounds {
+            jobs: 100,
+            bytes: 16 << 20,
+        };
+        let large = 2 << 20;
+        let mut state = State::default();
+        let mut push = |tenant, weight| {
+            let job: Work = Box::new(|| ());
+            state.push(tenant, weight, job, bounds).is_some()
+        };
+        let mut alice = 0;
+        while push(1, large) {
+            alice += 1;
+        }
+        assert_eq!(alice, 6, "three quarters of 16 MiB");
+        assert!(push(1, LARGE_JOB), "a small one of the same key");
+        assert!(push(2, large) && push(3, LARGE_JOB));
+        // By turns: the other keys' jobs came last.
+        let order: Vec<u64> = std::iter::from_fn(|| next_tenant(&mut state, 100)).collect();
+        assert_eq!(order, [1, 3, 2, 1, 1, 1, 1, 1, 1]);
+    }
+
+    #[tokio::test]
+    async fn a_job_whose_caller_left_takes_no_room() {
+        let pool = Arc::new(pool(2, 100));
+        let (begun, release) = gated(&pool, 1);
+        begun.await.unwrap();
+        let mut left = Box::pin(pool.run(0, 100, || ()));
+        assert!(futures::poll!(&mut left).is_pending());
+        assert_eq!(pool.run(0, 1, || ()).await, Err(PoolFailure::Full));
+        drop(left);
+        let mut next = Box::pin(pool.run(0, 100, || 7));
+        assert!(futures::poll!(&mut next).is_pending());
+        release.send(()).unwrap();
+        assert_eq!(next.await, Ok(7));
     }
 }

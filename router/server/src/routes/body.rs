@@ -1,6 +1,7 @@
 //! Reads request bodies: declared type and size first, then bytes, then JSON.
 
 use crate::app::AppState;
+use crate::request_log::RequestLog;
 use axum::body::Body;
 use axum::extract::Request;
 use headrace_dialect::json::Json;
@@ -9,12 +10,15 @@ use headrace_text::OneLine;
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use std::sync::Arc;
 
 /// The body of a request that needs a place in the house. Where there is none, it is neither kept nor parsed: under
 /// overload most requests end here. It is read all the same, for a connection that is closed while its client sends may
 /// cost the client the answer.
 pub(crate) async fn read_call(state: &AppState, request: Request) -> Result<Json, Refusal> {
-    if let Err(refusal) = state.check_room() {
+    let log = request.extensions().get::<Arc<RequestLog>>();
+    let tenant = log.map_or(0, |log| log.caller().tenant());
+    if let Err(refusal) = state.check_room(tenant) {
         drop_body(request.into_body(), state.config().payload_limit).await;
         return Err(refusal);
     }

@@ -50,7 +50,7 @@ pub(crate) async fn run(
     json: &Json,
 ) -> Result<Response, Refusal> {
     log.set_body_id(request_id::in_body(json)?);
-    let permit = state.admit()?;
+    let permit = state.admit(log.caller().tenant())?;
     let request = read_chat(json, &state.bounds(Dialect::OpenAi))?;
     let services = chunks::served(state, request.model.as_deref())?;
     let ChatCall {

@@ -53,7 +53,7 @@ pub(crate) async fn run(
     json: &Json,
 ) -> Result<Response, Refusal> {
     log.set_body_id(request_id::in_body(json)?);
-    let permit = state.admit()?;
+    let permit = state.admit(log.caller().tenant())?;
     let default_max_tokens = state.config().completions_default_max_tokens;
     let request = read_completion(json, &state.bounds(Dialect::OpenAi), default_max_tokens)?;
     let services = chunks::served(state, request.model.as_deref())?;

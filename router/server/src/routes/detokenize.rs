@@ -24,16 +24,16 @@ pub(crate) async fn detokenize(
     request: Request,
 ) -> Response {
     let dialect = state.dialect_of(request.uri().path());
-    let result = run(&state, request).await;
+    let result = run(&state, log.caller().tenant(), request).await;
     reply::finish(&state, &log, dialect, result)
 }
 
-async fn run(state: &AppState, request: Request) -> Result<Response, Refusal> {
+async fn run(state: &AppState, tenant: u64, request: Request) -> Result<Response, Refusal> {
     let limits = state.context_limits()?;
     let json = body::read_json(state, request).await?;
     let call = read_detokenize(&json, &limits)?;
     let (tokens, skips) = (call.tokens, call.skip_special_tokens);
-    let prompt = run_on_pool(state, tokens.len() * 4, move |services| {
+    let prompt = run_on_pool(state, tenant, tokens.len() * 4, move |services| {
         Ok(if skips {
             Detokenizer::decode(Arc::clone(&services.tokenizer), &[], &tokens)
         } else {

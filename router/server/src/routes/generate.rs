@@ -102,7 +102,7 @@ pub(super) async fn run(
     route: NativeRoute,
 ) -> Result<Response, Refusal> {
     log.set_body_id(request_id::in_native_body(json)?);
-    let permit = state.admit()?;
+    let permit = state.admit(log.caller().tenant())?;
     let request = read_generate(json, route, &state.bounds(Dialect::Native))?;
     let output = output_of(state, &request, route)?;
     let characters = request.inputs.chars().count();

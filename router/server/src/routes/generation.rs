@@ -12,6 +12,7 @@ use engine_terms::{failure_of, interruption, prompt_place, raw_token};
 
 use crate::app::AppState;
 use crate::engine::SequenceEvent;
+use crate::house::Place;
 use crate::request_log::RequestLog;
 use crate::running::Registration;
 use crate::validate::{Sender, SubmittedChoice, ValidatedCall, submit_refusal};
@@ -25,7 +26,6 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use tokio::sync::OwnedSemaphorePermit;
 
 /// All sequences of a request. Dropping it cancels those that have not ended.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(crate) struct Generation {
     /// Until the last choice's end, or an error: what can still be aborted.
     registration: Option<Registration>,
     /// A place in the house, given back at the end.
-    permit: Option<Arc<OwnedSemaphorePermit>>,
+    permit: Option<Arc<Place>>,
 }
 
 impl Generation {
@@ -52,7 +52,7 @@ impl Generation {
     pub(crate) async fn start(
         state: &AppState,
         log: &Arc<RequestLog>,
-        permit: impl Into<Arc<OwnedSemaphorePermit>>,
+        permit: impl Into<Arc<Place>>,
         call: Call,
         dialect: Dialect,
     ) -> Result<Self, Refusal> {
@@ -64,7 +64,7 @@ impl Generation {
         state: &AppState,
         log: &Arc<RequestLog>,
         name: Option<String>,
-        permit: impl Into<Arc<OwnedSemaphorePermit>>,
+        permit: impl Into<Arc<Place>>,
         call: Call,
         dialect: Dialect,
     ) -> Result<Self, Refusal> {

@@ -253,7 +253,7 @@ async fn run_infer(
 ) -> Result<Response, Refusal> {
     let json = body::read_call(state, request).await?;
     log.set_body_id(request_id::in_infer_body(&json)?);
-    let permit = state.admit()?;
+    let permit = state.admit(log.caller().tenant())?;
     let ModelPath { model, version } = known(state, path)?;
     let InferCall {
         call,

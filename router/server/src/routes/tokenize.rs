@@ -31,12 +31,13 @@ pub(crate) async fn tokenize(
     request: Request,
 ) -> Response {
     let dialect = state.dialect_of(request.uri().path());
-    let result = run_tokenize(&state, request, dialect).await;
+    let result = run_tokenize(&state, log.caller().tenant(), request, dialect).await;
     reply::finish(&state, &log, dialect, result)
 }
 
 async fn run_tokenize(
     state: &AppState,
+    tenant: u64,
     request: Request,
     dialect: Dialect,
 ) -> Result<Response, Refusal> {
@@ -45,7 +46,7 @@ async fn run_tokenize(
     let limits = state.context_limits().ok();
     let (mut response, ignored) = match read_tokenize(&json, &state.bounds(Dialect::OpenAi))? {
         TokenizeCall::Native { prompt, ignored } => {
-            let tokens = run_on_pool(state, prompt.weight(), move |services| {
+            let tokens = run_on_pool(state, tenant, prompt.weight(), move |services| {
                 let (encoding, text) = encode_prompt(services, &prompt, limits, dialect)?;
                 Ok(simple_tokens(&encoding, &text))
             })
@@ -58,7 +59,7 @@ async fn run_tokenize(
             ignored,
         } => {
             let max_model_len = state.context_limits()?.max_total_tokens;
-            let answer = run_on_pool(state, prompt.weight(), move |services| {
+            let answer = run_on_pool(state, tenant, prompt.weight(), move |services| {
                 let (encoding, _) = encode_prompt(services, &prompt, limits, dialect)?;
                 let text_of = |id: &u32| {
                     services
@@ -95,16 +96,20 @@ pub(crate) async fn chat_tokenize(
     Extension(log): Extension<Arc<RequestLog>>,
     request: Request,
 ) -> Response {
-    let result = run_chat_tokenize(&state, request).await;
+    let result = run_chat_tokenize(&state, log.caller().tenant(), request).await;
     reply::finish(&state, &log, Dialect::Native, result)
 }
 
-async fn run_chat_tokenize(state: &AppState, request: Request) -> Result<Response, Refusal> {
+async fn run_chat_tokenize(
+    state: &AppState,
+    tenant: u64,
+    request: Request,
+) -> Result<Response, Refusal> {
     state.services()?;
     let json = body::read_json(state, request).await?;
     let (prompt, ignored) = read_chat_tokenize(&json, &state.bounds(Dialect::OpenAi))?;
     let limits = state.context_limits().ok();
-    let answer = run_on_pool(state, prompt.weight(), move |services| {
+    let answer = run_on_pool(state, tenant, prompt.weight(), move |services| {
         let (encoding, text) = encode_prompt(services, &prompt, limits, Dialect::Native)?;
         Ok(ChatTokenizeResponse {
             tokenize_response: simple_tokens(&encoding, &text),

@@ -48,7 +48,7 @@ async fn run(
     let json = body::read_call(state, request).await?;
     log.set_body_id(request_id::in_body(&json)?);
     // One place in the house for all of them, as for the prompts of a completion.
-    let permit = Arc::new(state.admit()?);
+    let permit = Arc::new(state.admit(log.caller().tenant())?);
     let call = read_vertex(
         &json,
         &state.bounds(Dialect::Native),

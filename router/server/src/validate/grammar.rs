@@ -9,6 +9,7 @@ use headrace_grammar::{CompiledGrammar, GrammarSource};
 /// Compiles on the lane of grammars.
 pub(super) async fn compile(
     state: &AppState,
+    tenant: u64,
     field: GrammarField,
     dialect: Dialect,
 ) -> Result<CompiledGrammar, Refusal> {
@@ -39,7 +40,7 @@ pub(super) async fn compile(
     };
     let compiled = state
         .grammar_pool()
-        .run(weight, move || {
+        .run(tenant, weight, move || {
             services
                 .grammar_compiler(lenient)
                 .and_then(|compiler| compiler.compile(&source))

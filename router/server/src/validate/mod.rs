@@ -87,22 +87,11 @@ impl ValidatedCall {
         let (do_sample, resolved) = call.sampling.resolve(&services.sampling_defaults);
         let end_ids = scoring::end_ids(&call, services);
         let mut sampling = sampling_params(&call, &end_ids, do_sample, &resolved);
+        let stop = stop_conditions(&call, end_ids);
+        let tenant = treatment.tenant;
         sampling.bad_words =
-            token_rules::bad_words(state, call.bad_words, limits.vocab_size).await?;
+            token_rules::bad_words(state, tenant, call.bad_words, limits.vocab_size).await?;
         token_rules::check_choice(&sampling)?;
-        let is_free = call.grammar.is_none();
-        let stop = StopConditions {
-            max_new_tokens: 1,
-            // A grammar's text ends where the grammar says so, whatever else was asked for.
-            eos_token_ids: if call.ignore_eos && is_free {
-                Arc::from([])
-            } else {
-                end_ids
-            },
-            stop_token_ids: call.stop_token_ids.clone(),
-            // Under a grammar the masks see to it.
-            min_tokens: if is_free { call.min_tokens } else { 0 },
-        };
         let report = call.report;
         let each_tells = call.stream;
         let asked = call.max_new_tokens;
@@ -117,11 +106,12 @@ impl ValidatedCall {
             is_cut: truncate.is_some(),
         };
         let grammar = match call.grammar {
-            Some(grammar) => Some(grammar::compile(state, grammar, dialect).await?),
+            Some(grammar) => Some(grammar::compile(state, tenant, grammar, dialect).await?),
             None => None,
         };
         let prompts = prompts::encode_all(
             state,
+            tenant,
             call.prompts,
             (truncate, report.echo.then_some(text)),
             room,
@@ -250,6 +240,23 @@ fn stop_mode(dialect: Dialect, text: TextShape) -> StopMode {
     match dialect {
         Dialect::OpenAi if !text.keeps_stop => StopMode::CutStop,
         Dialect::Native | Dialect::OpenAi => StopMode::KeepStop,
+    }
+}
+
+/// How its sequences end, but for the number of their tokens.
+fn stop_conditions(call: &Call, end_ids: Arc<[TokenId]>) -> StopConditions {
+    let is_free = call.grammar.is_none();
+    StopConditions {
+        max_new_tokens: 1,
+        // A grammar's text ends where the grammar says so, whatever else was asked for.
+        eos_token_ids: if call.ignore_eos && is_free {
+            Arc::from([])
+        } else {
+            end_ids
+        },
+        stop_token_ids: call.stop_token_ids.clone(),
+        // Under a grammar the masks see to it.
+        min_tokens: if is_free { call.min_tokens } else { 0 },
     }
 }
 

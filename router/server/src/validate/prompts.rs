@@ -52,6 +52,7 @@ impl EncodedPrompt {
 /// Every prompt encoded, and cut as `truncate` says; with `echo`, their texts in that shape too.
 pub(super) async fn encode_all(
     state: &AppState,
+    tenant: u64,
     prompts: Vec<Prompt>,
     (truncate, echo): (Option<Cut>, Option<TextShape>),
     room: Room,
@@ -80,7 +81,7 @@ pub(super) async fn encode_all(
         }
     }
     let weight = prompts.iter().map(Prompt::weight).sum();
-    run_on_pool(state, weight, move |services| {
+    run_on_pool(state, tenant, weight, move |services| {
         prompts
             .into_iter()
             .map(|prompt| encode_one(services, prompt, echo, room).map(|it| it.cut(truncate)))
@@ -112,14 +113,15 @@ fn infill_of(services: &ModelServices) -> Result<&Infill, Refusal> {
     services.infill.as_ref().ok_or_else(fills_no_gaps)
 }
 
-/// Runs `work` with the model's services on the pool.
+/// Runs a tenant's `work` with the model's services on the pool.
 pub(crate) async fn run_on_pool<T: Send + 'static>(
     state: &AppState,
+    tenant: u64,
     weight: usize,
     work: impl FnOnce(&ModelServices) -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
     let model = state.shared_services()?;
-    let result = state.pool().run(weight, move || work(&model)).await;
+    let result = state.pool().run(tenant, weight, move || work(&model)).await;
     match result {
         Ok(result) => result,
         Err(PoolFailure::Full) => Err(Refusal::overloaded()),

@@ -39,6 +39,7 @@ pub(super) fn check_ids(call: &Call, limits: &ContextLimits) -> Result<(), Refus
 /// The ids of every bad word, with and without a space before it.
 pub(super) async fn bad_words(
     state: &AppState,
+    tenant: u64,
     words: Vec<String>,
     vocab_size: u32,
 ) -> Result<Arc<[Vec<TokenId>]>, Refusal> {
@@ -47,7 +48,7 @@ pub(super) async fn bad_words(
     }
     // Each is tokenised twice.
     let weight = words.iter().map(|word| 2 * word.len() + 1).sum();
-    run_on_pool(state, weight, move |services| {
+    run_on_pool(state, tenant, weight, move |services| {
         let mut sequences = Vec::new();
         for (index, word) in words.iter().enumerate() {
             spell(&services.tokenizer, word, &mut sequences).map_err(|problem| {

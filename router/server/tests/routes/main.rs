@@ -23,6 +23,7 @@ mod request_log;
 #[path = "../routes_support/mod.rs"]
 mod routes_support;
 mod scoring;
+mod shares;
 mod suffix;
 mod terms;
 mod text_shape;

@@ -1,0 +1,109 @@
+//! The places for generation requests: `--max-concurrent-requests`, shared by the keys.
+
+use crate::fair_share;
+use rustc_hash::FxHashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Who is in.
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    /// Of those that hold any.
+    by_tenant: FxHashMap<u64, usize>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct House {
+    places: usize,
+    taken: Mutex<Taken>,
+}
+
+impl House {
+    pub(crate) fn new(places: usize) -> Arc<Self> {
+        Arc::new(Self {
+            places,
+            taken: Mutex::default(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        // Whole at every moment.
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Places that are taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.lock().all
+    }
+
+    fn allows(&self, taken: &Taken, tenant: u64) -> bool {
+        let held = taken.by_tenant.get(&tenant).copied().unwrap_or(0);
+        fair_share::allows(tenant, held, 1, taken.all, self.places)
+    }
+
+    /// Whether there is a place for this tenant at this moment.
+    pub(crate) fn has_room(&self, tenant: u64) -> bool {
+        self.allows(&self.lock(), tenant)
+    }
+
+    /// A place, if there is one for this tenant.
+    pub(crate) fn enter(self: &Arc<Self>, tenant: u64) -> Option<Place> {
+        let mut taken = self.lock();
+        if !self.allows(&taken, tenant) {
+            return None;
+        }
+        taken.all += 1;
+        *taken.by_tenant.entry(tenant).or_default() += 1;
+        Some(Place {
+            house: Arc::clone(self),
+            tenant,
+        })
+    }
+}
+
+/// One request's place; given back by being dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    house: Arc<House>,
+    tenant: u64,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.house.lock();
+        taken.all -= 1;
+        if let Some(held) = taken.by_tenant.get_mut(&self.tenant) {
+            *held -= 1;
+            if *held == 0 {
+                taken.by_tenant.remove(&self.tenant);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_key_cannot_fill_the_house() {
+        let house = House::new(8);
+        let alice: Vec<Place> = std::iter::from_fn(|| house.enter(1)).collect();
+        assert_eq!(alice.len(), 6);
+        assert!(!house.has_room(1) && house.has_room(2));
+        let bob = house.enter(2);
+        assert!(bob.is_some());
+        assert_eq!(house.taken(), 7);
+        drop((alice, bob));
+        assert_eq!(house.taken(), 0);
+        assert!(house.lock().by_tenant.is_empty());
+    }
+
+    #[test]
+    fn without_keys_all_places_are_anybodys() {
+        let house = House::new(3);
+        let all: Vec<Place> = std::iter::from_fn(|| house.enter(0)).collect();
+        assert_eq!(all.len(), 3);
+    }
+}
