@@ -150,7 +150,11 @@ fn a_second_signal_ends_at_once() {
     let mut running = stage.start(&flags, &[("FAKE_DRAIN_SECONDS", "60")]);
     running.wait_ready();
     running.signal(Signal::SIGINT);
+    // Its twin, as `timeout` sends one, is the same signal.
+    running.signal(Signal::SIGTERM);
     running.wait_until("drain", |stage| !stage.heard_of("drain").is_empty());
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!stage.read("stdout").contains("a second signal: ending"));
     let started = Instant::now();
     running.signal(Signal::SIGINT);
     assert_eq!(running.wait().code(), Some(130));

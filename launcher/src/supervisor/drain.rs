@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 const ROUTER_SLACK: Duration = Duration::from_secs(5);
 /// From SIGTERM to SIGKILL at the end.
 const STOP_GRACE: Duration = Duration::from_secs(3);
+/// What stops a process and its group (`timeout`, some shells) signals the process twice at once: that is one signal.
+const SAME_SIGNAL: Duration = Duration::from_millis(200);
 /// For the router to tell its clients that no worker comes back.
 const NOTICE: Duration = Duration::from_secs(2);
 /// For the kernel to end what got SIGKILL.
@@ -20,12 +22,16 @@ const KILL_LIMIT: Duration = Duration::from_secs(5);
 impl Supervisor {
     /// SIGINT, SIGTERM or SIGHUP: the first asks for a drain, the second for the end.
     pub(super) fn stop_asked(&mut self, number: i32) -> Result<(), End> {
-        if self.was_signalled {
-            self.log.warn("a second signal: ending at once");
-            return Err(End::Now(number));
+        let now = Instant::now();
+        let Some(first) = self.signalled_at else {
+            self.signalled_at = Some(now);
+            return self.begin_drain();
+        };
+        if now.saturating_duration_since(first) < SAME_SIGNAL {
+            return Ok(());
         }
-        self.was_signalled = true;
-        self.begin_drain()
+        self.log.warn("a second signal: ending at once");
+        Err(End::Now(number))
     }
 
     /// Asked for by a signal or over HTTP; once begun, asking again changes nothing. An orchestrator that asks over HTTP

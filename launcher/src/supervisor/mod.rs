@@ -72,7 +72,7 @@ struct Supervisor {
     /// Requests are served, or were.
     was_ready: bool,
     /// SIGINT, SIGTERM or SIGHUP came: the next one ends at once.
-    was_signalled: bool,
+    signalled_at: Option<Instant>,
     /// When a drain that was asked for must be over.
     drain_deadline: Option<Instant>,
     /// The router is through with its requests and ends.
@@ -138,7 +138,7 @@ pub(crate) fn run(mut settings: Settings, log: &Log) -> Result<u8, Failure> {
         router_restarts: RestartPolicy::new(most_restarts),
         next_start: Instant::now(),
         was_ready: false,
-        was_signalled: false,
+        signalled_at: None,
         drain_deadline: None,
         has_drained: false,
         condemned: None,
