@@ -110,6 +110,8 @@ fn blocks_leave_the_cache_by_retention_and_last_use() {
 fn seeds_that_failed_before() {
     // A prefill that asks for prompt logprobs held twins of its blocks, and with them the whole pool.
     run::run(1_109_698);
+    // What a plan without a step had preempted was taken for younger than it was, by the check of the order.
+    run::run(65_019);
 }
 
 #[test]

@@ -226,7 +226,9 @@ impl Watch {
         let strict = policy.order == QueueOrder::Fcfs
             && policy.skip_ahead.is_zero()
             && policy.share_prefixes.is_zero();
-        if !strict {
+        // When a preempted one left its slot is told with the next step, which may be late: its wait is not known.
+        let classes_stay = policy.ageing_period.is_none() && policy.overdue_age.is_none();
+        if !strict || (entering.returned && !classes_stay) {
             return;
         }
         let standing = |waiting: &Waiting| {
