@@ -275,6 +275,8 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id {
             let job = self.shared.lock().lane(self.weight).withdraw(id);
+            // It may have stood before one that could run.
+            self.shared.wake.notify_one();
             // What it kept is freed without the lock.
             drop(job);
         }
@@ -496,5 +498,27 @@ mod tests {
         assert!(futures::poll!(&mut next).is_pending());
         release.send(()).unwrap();
         assert_eq!(next.await, Ok(7));
+    }
+
+    #[tokio::test]
+    async fn a_large_job_that_leaves_lets_the_next_one_run() {
+        let bounds = QueueBounds {
+            jobs: 100,
+            bytes: usize::MAX,
+        };
+        let pool = Arc::new(TokenisePool::start("test", 3, bounds).unwrap());
+        let (begun, release) = gated(&pool, LARGE_JOB + 1);
+        begun.await.unwrap();
+        let mut left = Box::pin(pool.run(0, LARGE_MEMORY / MEMORY_PER_BYTE, || ()));
+        assert!(
+            futures::poll!(&mut left).is_pending(),
+            "no memory beside it"
+        );
+        let mut next = Box::pin(pool.run(0, LARGE_JOB + 1, || 7));
+        assert!(futures::poll!(&mut next).is_pending());
+        drop(left);
+        let limit = std::time::Duration::from_mins(1);
+        assert_eq!(tokio::time::timeout(limit, next).await, Ok(Ok(7)));
+        release.send(()).unwrap();
     }
 }
