@@ -44,9 +44,9 @@ A template is a program. Whatever it says, the server goes on, and other chats d
 - Each rendering: 5 million instructions, and 50,000 for each message (200 million in all); 128 MiB that operations read
   over again, and 256 bytes for each byte of the messages and each pair of messages (4 GiB in all); 256 MiB that it builds (2
   GiB for long chats); 32 MiB in one text, a million items in one list, 128 lists or objects within each other, 100
-  frames of loops, blocks and macros. More is a template error of that request: about a second of one thread at most
-  for a small chat, and the longest chats that a body can hold, to a template that does nothing but waste time, half a
-  minute. (A chat that holds letters of control tokens is rendered twice.)
+  frames of loops, blocks and macros. More is a template error of that request. In time that is some seconds of one thread
+  for a small chat; for the longest chats that a body can hold, and a template that does nothing but waste time, it was estimated
+  at half a minute and not measured. (A chat that holds letters of control tokens is rendered twice.)
 - The prompt: 1 MiB and the template's own length, and 16 bytes for each that was sent. A prompt that cannot fit the
   context, however it is tokenised, is refused before it is tokenised, on `/chat_tokenize` and `/tokenize` too.
 - Counts (`batch`, `range`, `*`, widths of formats) are refused before they are memory. There are no other templates to
