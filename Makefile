@@ -12,7 +12,7 @@ SOURCES := $(shell find router launcher kernels server/headrace proto deploy/bui
 	Cargo.toml Cargo.lock pyproject.toml
 STARTED = @printf '\n==> %s\n' "$(1)"
 
-.PHONY: help serve test test-data test-full simulate planted fuzz streams lint bench bench-steps bench-front bench-chat bench-overload bench-itl gen image-test install clean
+.PHONY: help serve test test-data test-full simulate planted fuzz streams lint bench bench-steps bench-front bench-chat bench-overload bench-itl gpu-check gen image-test install clean
 
 help:
 	@printf '%s\n' \
@@ -32,6 +32,7 @@ help:
 	  'make bench-chat      what a chat and /tokenize cost the front, beside a peer (PEER=ADDRESS,MODEL,PID; 1 minute)' \
 	  'make bench-overload  goodput and rejects at 0.5 to 8 times what the (fake) worker can take (2 minutes)' \
 	  'make bench-itl       what a long prompt does to the streams beside it, on the demo model (2 minutes)' \
+	  'make gpu-check       every op, masks, and the served demo model on a CUDA device, one table (ten minutes at most)' \
 	  'make gen             regenerate protobuf code and golden files that come from a generator' \
 	  'make image-test      build the CPU container with buildah and ask it one question (root, Debian)'
 
@@ -161,6 +162,9 @@ bench-overload: $(VENV)/.runtime
 
 bench-itl: $(VENV)/.dev $(VENV)/.wheel
 	$(BIN)/python bench/itl.py $(ARGS)
+
+gpu-check: $(VENV)/.dev $(VENV)/.wheel
+	$(BIN)/python bench/gpu_check.py $(ARGS)
 
 gen: $(VENV)/.dev
 	HEADRACE_REGENERATE=1 cargo test --locked -p headrace-worker-client --test codegen
