@@ -14,6 +14,7 @@ use crate::routes::{self, reply};
 use crate::running::RunningRequests;
 use crate::services::ModelServices;
 use crate::slow_body;
+use crate::tenant::Tenant;
 use crate::tokenise::{QueueBounds, TokenisePool};
 use axum::Router;
 use axum::extract::{Request, State};
@@ -175,7 +176,7 @@ impl AppState {
     }
 
     /// A place in the house for a generation request of this tenant, or why there is none.
-    pub(crate) fn admit(&self, tenant: u64) -> Result<Place, Refusal> {
+    pub(crate) fn admit(&self, tenant: Tenant) -> Result<Place, Refusal> {
         self.check_open()?;
         self.inner
             .house
@@ -185,7 +186,7 @@ impl AppState {
 
     /// Why [`AppState::admit`] would refuse at this moment, if it would. Takes no place: whoever still has to send a body
     /// would hold it for as long as he likes.
-    pub(crate) fn check_room(&self, tenant: u64) -> Result<(), Refusal> {
+    pub(crate) fn check_room(&self, tenant: Tenant) -> Result<(), Refusal> {
         self.check_open()?;
         if self.inner.house.has_room(tenant) {
             Ok(())

@@ -83,10 +83,10 @@ impl Keys {
     pub(crate) fn holder(&self, headers: &http::HeaderMap) -> Holder {
         // 0 is the admin, then the list. Every digest is compared; which one was equal shows first at the end, to
         // somebody who has it.
-        let mut found = NOBODY;
+        let mut found = NO_KEY;
         for candidate in candidates(headers) {
             let digest: [u8; 32] = Sha256::digest(candidate).into();
-            let mut held = NOBODY;
+            let mut held = NO_KEY;
             for (number, (known, _)) in (1_u64..).zip(&self.listed) {
                 held.conditional_assign(&number, known.ct_eq(&digest));
             }
@@ -96,7 +96,7 @@ impl Keys {
             found = found.min(held);
         }
         match (found, &self.admin) {
-            (NOBODY, _) => Holder::Nobody,
+            (NO_KEY, _) => Holder::Nobody,
             (0, Some((_, admin))) => Holder::Admin(Arc::clone(admin)),
             (number, _) => usize::try_from(number)
                 .ok()
@@ -109,7 +109,7 @@ impl Keys {
 }
 
 /// No key of ours.
-const NOBODY: u64 = u64::MAX;
+const NO_KEY: u64 = u64::MAX;
 
 /// The keys that a request offers.
 fn candidates(headers: &http::HeaderMap) -> impl Iterator<Item = &[u8]> {

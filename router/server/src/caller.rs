@@ -1,5 +1,6 @@
 //! Who a request is charged to, and whose cached prefixes it may see.
 
+use crate::tenant::{Tenant, first_bytes};
 use headrace_control::ApiKey;
 use headrace_dialect::terms::MOST_PRIORITY;
 use sha2::{Digest, Sha256};
@@ -9,8 +10,8 @@ use sha2::{Digest, Sha256};
 pub(crate) struct Caller {
     /// The key's name; `None`: no key is asked for.
     name: Option<String>,
-    /// Whom the scheduler charges: a function of the name alone, so that it outlives restarts.
-    tenant: u64,
+    /// Whom the scheduler charges.
+    tenant: Tenant,
     /// Class of requests that name none.
     priority: i32,
     /// The highest (smallest) class that a request may name.
@@ -28,7 +29,7 @@ impl Caller {
     pub(crate) fn anyone() -> Self {
         Self {
             name: None,
-            tenant: 0,
+            tenant: Tenant::NOBODY,
             priority: 0,
             highest_priority: -MOST_PRIORITY,
             namespace: 0,
@@ -42,7 +43,7 @@ impl Caller {
     pub(crate) fn of_key(key: &ApiKey, index: usize, namespaces: &Namespaces) -> Self {
         Self {
             name: Some(key.name.clone()),
-            tenant: tenant("key", &key.name),
+            tenant: Tenant::of("key", &key.name),
             priority: key.priority,
             highest_priority: key.priority,
             namespace: namespaces.of(0, "key", &key.name),
@@ -55,7 +56,7 @@ impl Caller {
     pub(crate) fn admin(index: usize, namespaces: &Namespaces) -> Self {
         Self {
             name: Some("admin".to_owned()),
-            tenant: tenant("admin", ""),
+            tenant: Tenant::of("admin", ""),
             priority: 0,
             highest_priority: -MOST_PRIORITY,
             namespace: namespaces.of(0, "admin", ""),
@@ -73,7 +74,7 @@ impl Caller {
         self.is_admin
     }
 
-    pub(crate) fn tenant(&self) -> u64 {
+    pub(crate) fn tenant(&self) -> Tenant {
         self.tenant
     }
 
@@ -131,22 +132,6 @@ impl Namespaces {
         // 0 is everybody's.
         first_bytes(digest).max(1)
     }
-}
-
-fn tenant(kind: &str, name: &str) -> u64 {
-    let digest = Sha256::new()
-        .chain_update("headrace tenant\0")
-        .chain_update(kind)
-        .chain_update([0])
-        .chain_update(name);
-    // 0 is everybody's.
-    first_bytes(digest).max(1)
-}
-
-fn first_bytes(digest: Sha256) -> u64 {
-    let digest = digest.finalize();
-    let bytes = digest.first_chunk::<8>().copied();
-    u64::from_le_bytes(bytes.unwrap_or_default())
 }
 
 #[cfg(test)]

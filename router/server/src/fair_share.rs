@@ -4,18 +4,25 @@
 //! and so on (dynamic thresholds: Choudhury and Hahne, 1998). What it holds first is always its own. Where no keys are
 //! asked for there is one holder, and no share.
 
+use crate::tenant::Tenant;
+
 /// A key may hold so many times what is free.
 const TIMES_FREE: usize = 3;
 
-/// The tenant of all requests where no keys are asked for.
-const NOBODY: u64 = 0;
-
 /// Whether `tenant`, which holds `held`, may take `asked` more of `bound`, of which all together have `taken`.
-pub(crate) fn allows(tenant: u64, held: usize, asked: usize, taken: usize, bound: usize) -> bool {
+pub(crate) fn allows(
+    tenant: Tenant,
+    held: usize,
+    asked: usize,
+    taken: usize,
+    bound: usize,
+) -> bool {
     let Some(free) = bound.checked_sub(taken.saturating_add(asked)) else {
         return false;
     };
-    tenant == NOBODY || held == 0 || held.saturating_add(asked) <= free.saturating_mul(TIMES_FREE)
+    tenant == Tenant::NOBODY
+        || held == 0
+        || held.saturating_add(asked) <= free.saturating_mul(TIMES_FREE)
 }
 
 #[cfg(test)]
@@ -24,12 +31,13 @@ mod tests {
 
     /// What each of so many keys gets when all take one by one for as long as they may.
     fn shares(keys: usize, bound: usize) -> Vec<usize> {
+        let somebody = Tenant::of("key", "any");
         let mut held = vec![0; keys];
         loop {
             let before = held.clone();
             for key in 0..keys {
                 let taken = held.iter().sum();
-                if allows(1 + key as u64, held[key], 1, taken, bound) {
+                if allows(somebody, held[key], 1, taken, bound) {
                     held[key] += 1;
                 }
             }
@@ -48,7 +56,10 @@ mod tests {
                 let held = shares(keys, bound);
                 let taken: usize = held.iter().sum();
                 assert!(held.iter().all(|held| *held > 0), "{keys} of {bound}");
-                assert!(allows(999, 0, 1, taken, bound), "{keys} of {bound}");
+                assert!(
+                    allows(Tenant::of("key", "new"), 0, 1, taken, bound),
+                    "{keys} of {bound}"
+                );
             }
         }
         assert_eq!(shares(1, 1), [1]);
@@ -56,8 +67,8 @@ mod tests {
 
     #[test]
     fn without_keys_all_is_one_share() {
-        assert!(allows(NOBODY, 127, 1, 127, 128));
-        assert!(!allows(NOBODY, 128, 1, 128, 128));
-        assert!(!allows(1, 0, usize::MAX, 1, 128));
+        assert!(allows(Tenant::NOBODY, 127, 1, 127, 128));
+        assert!(!allows(Tenant::NOBODY, 128, 1, 128, 128));
+        assert!(!allows(Tenant::of("key", "any"), 0, usize::MAX, 1, 128));
     }
 }

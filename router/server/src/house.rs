@@ -1,6 +1,7 @@
 //! The places for generation requests: `--max-concurrent-requests`, shared by the keys.
 
 use crate::fair_share;
+use crate::tenant::Tenant;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 struct Taken {
     all: usize,
     /// Of those that hold any.
-    by_tenant: FxHashMap<u64, usize>,
+    by_tenant: FxHashMap<Tenant, usize>,
 }
 
 /// See the module.
@@ -37,18 +38,18 @@ impl House {
         self.lock().all
     }
 
-    fn allows(&self, taken: &Taken, tenant: u64) -> bool {
+    fn allows(&self, taken: &Taken, tenant: Tenant) -> bool {
         let held = taken.by_tenant.get(&tenant).copied().unwrap_or(0);
         fair_share::allows(tenant, held, 1, taken.all, self.places)
     }
 
     /// Whether there is a place for this tenant at this moment.
-    pub(crate) fn has_room(&self, tenant: u64) -> bool {
+    pub(crate) fn has_room(&self, tenant: Tenant) -> bool {
         self.allows(&self.lock(), tenant)
     }
 
     /// A place, if there is one for this tenant.
-    pub(crate) fn enter(self: &Arc<Self>, tenant: u64) -> Option<Place> {
+    pub(crate) fn enter(self: &Arc<Self>, tenant: Tenant) -> Option<Place> {
         let mut taken = self.lock();
         if !self.allows(&taken, tenant) {
             return None;
@@ -66,7 +67,7 @@ impl House {
 #[derive(Debug)]
 pub(crate) struct Place {
     house: Arc<House>,
-    tenant: u64,
+    tenant: Tenant,
 }
 
 impl Drop for Place {
@@ -89,13 +90,14 @@ mod tests {
     #[test]
     fn one_key_cannot_fill_the_house() {
         let house = House::new(8);
-        let alice: Vec<Place> = std::iter::from_fn(|| house.enter(1)).collect();
-        assert_eq!(alice.len(), 6);
-        assert!(!house.has_room(1) && house.has_room(2));
-        let bob = house.enter(2);
-        assert!(bob.is_some());
+        let (alice, bob) = (Tenant::of("key", "alice"), Tenant::of("key", "bob"));
+        let of_alice: Vec<Place> = std::iter::from_fn(|| house.enter(alice)).collect();
+        assert_eq!(of_alice.len(), 6);
+        assert!(!house.has_room(alice) && house.has_room(bob));
+        let of_bob = house.enter(bob);
+        assert!(of_bob.is_some());
         assert_eq!(house.taken(), 7);
-        drop((alice, bob));
+        drop((of_alice, of_bob));
         assert_eq!(house.taken(), 0);
         assert!(house.lock().by_tenant.is_empty());
     }
@@ -103,7 +105,7 @@ mod tests {
     #[test]
     fn without_keys_all_places_are_anybodys() {
         let house = House::new(3);
-        let all: Vec<Place> = std::iter::from_fn(|| house.enter(0)).collect();
+        let all: Vec<Place> = std::iter::from_fn(|| house.enter(Tenant::NOBODY)).collect();
         assert_eq!(all.len(), 3);
     }
 }

@@ -23,6 +23,7 @@ pub mod shutdown;
 mod slow_body;
 mod slow_reader;
 mod sse;
+mod tenant;
 mod tokenise;
 mod validate;
 

@@ -6,6 +6,7 @@
 use crate::caller::Caller;
 use crate::engine::EngineHandle;
 use crate::request_log::{RequestIds, RequestLog};
+use crate::tenant::Tenant;
 use headrace_scheduler::SequenceId;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,7 +34,7 @@ struct Entry {
     ids: RequestIds,
     /// Of the request: one may have several entries.
     log: usize,
-    tenant: u64,
+    tenant: Tenant,
     switch: Arc<Switch>,
 }
 

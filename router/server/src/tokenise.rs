@@ -9,6 +9,7 @@
 //! turns, and a job whose caller goes away leaves its lane at once.
 
 use crate::fair_share;
+use crate::tenant::Tenant;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -52,7 +53,7 @@ const SMALL_IN_A_ROW: u32 = 64;
 /// What waits.
 struct Job {
     id: u64,
-    tenant: u64,
+    tenant: Tenant,
     /// Bytes that it keeps.
     weight: usize,
     work: Work,
@@ -68,7 +69,7 @@ struct Lane {
 
 impl Lane {
     /// Whether one more may wait.
-    fn has_room(&self, tenant: u64, weight: usize, bounds: QueueBounds) -> bool {
+    fn has_room(&self, tenant: Tenant, weight: usize, bounds: QueueBounds) -> bool {
         let own = self.jobs.iter().filter(|job| job.tenant == tenant);
         let (jobs, bytes) = own.fold((0, 0), |(jobs, bytes), job| (jobs + 1, bytes + job.weight));
         let waiting = self.jobs.len();
@@ -77,7 +78,7 @@ impl Lane {
     }
 
     /// The place of the next job: the oldest of the tenant whose last turn is longest ago.
-    fn next(&self, turns: &FxHashMap<u64, u64>) -> Option<usize> {
+    fn next(&self, turns: &FxHashMap<Tenant, u64>) -> Option<usize> {
         let turn = |job: &Job| turns.get(&job.tenant).copied().unwrap_or(0);
         let places = 0..self.jobs.len();
         places.min_by_key(|place| self.jobs.get(*place).map(turn))
@@ -106,7 +107,7 @@ struct State {
     large: Lane,
     next_id: u64,
     /// For each tenant when it was last served.
-    turns: FxHashMap<u64, u64>,
+    turns: FxHashMap<Tenant, u64>,
     next_turn: u64,
     /// Large jobs that run, and the memory that they are thought to take.
     large_running: usize,
@@ -126,7 +127,13 @@ impl State {
     }
 
     /// Puts a job into its lane. `None`: there is no room. Gives its id.
-    fn push(&mut self, tenant: u64, weight: usize, work: Work, bounds: QueueBounds) -> Option<u64> {
+    fn push(
+        &mut self,
+        tenant: Tenant,
+        weight: usize,
+        work: Work,
+        bounds: QueueBounds,
+    ) -> Option<u64> {
         if !self.lane(weight).has_room(tenant, weight, bounds) {
             return None;
         }
@@ -237,7 +244,7 @@ impl TokenisePool {
     /// goes away before its turn, the work is dropped.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
-        tenant: u64,
+        tenant: Tenant,
         weight: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, PoolFailure> {
@@ -329,10 +336,10 @@ mod tests {
     #[tokio::test]
     async fn runs_work_and_survives_a_panic() {
         let pool = pool(8, 1000);
-        assert_eq!(pool.run(0, 1, || 2 + 2).await, Ok(4));
-        let lost = pool.run(0, 1, || panic!("a bad prompt")).await;
+        assert_eq!(pool.run(Tenant::NOBODY, 1, || 2 + 2).await, Ok(4));
+        let lost = pool.run(Tenant::NOBODY, 1, || panic!("a bad prompt")).await;
         assert_eq!(lost, Err::<(), _>(PoolFailure::Lost));
-        assert_eq!(pool.run(0, 1, || 5).await, Ok(5));
+        assert_eq!(pool.run(Tenant::NOBODY, 1, || 5).await, Ok(5));
     }
 
     #[tokio::test]
@@ -343,7 +350,7 @@ mod tests {
         let blocker = tokio::spawn({
             let pool = Arc::clone(&pool);
             async move {
-                pool.run(0, 1, move || {
+                pool.run(Tenant::NOBODY, 1, move || {
                     let _ = started.send(());
                     let _ = gate.recv();
                 })
@@ -352,19 +359,23 @@ mod tests {
         });
         begun.await.unwrap();
         // One waits; it may be larger than the budget by itself.
-        let waiting = pool.run(0, 150, || 1);
+        let waiting = pool.run(Tenant::NOBODY, 150, || 1);
         tokio::pin!(waiting);
         assert!(futures::poll!(&mut waiting).is_pending());
-        assert_eq!(pool.run(0, 1, || 2).await, Err(PoolFailure::Full), "bytes");
+        assert_eq!(
+            pool.run(Tenant::NOBODY, 1, || 2).await,
+            Err(PoolFailure::Full),
+            "bytes"
+        );
         let (ran, did_run) = mpsc::channel::<()>();
         drop(blocker);
         release.send(()).unwrap();
         assert_eq!(waiting.await, Ok(1));
         {
-            let mut abandoned = Box::pin(pool.run(0, 1, move || ran.send(())));
+            let mut abandoned = Box::pin(pool.run(Tenant::NOBODY, 1, move || ran.send(())));
             let _ = futures::poll!(&mut abandoned);
         }
-        pool.run(0, 1, || ()).await.unwrap();
+        pool.run(Tenant::NOBODY, 1, || ()).await.unwrap();
         // Either the thread was quicker than the drop, or it skipped the work: it never stalls.
         let _ = did_run.try_recv();
     }
@@ -375,7 +386,7 @@ mod tests {
         let (release, gate) = mpsc::channel::<()>();
         let pool = Arc::clone(pool);
         tokio::spawn(async move {
-            pool.run(0, weight, move || {
+            pool.run(Tenant::NOBODY, weight, move || {
                 let _ = started.send(());
                 let _ = gate.recv();
             })
@@ -396,7 +407,10 @@ mod tests {
         let (mut second, release_second) = gated(&pool, LARGE_JOB + 1);
         // It is in the queue before any small one is served, and stays there.
         for number in 0..10 {
-            assert_eq!(pool.run(0, LARGE_JOB, move || number).await, Ok(number));
+            assert_eq!(
+                pool.run(Tenant::NOBODY, LARGE_JOB, move || number).await,
+                Ok(number)
+            );
         }
         assert!(second.try_recv().is_err(), "one large job at a time");
         release.send(()).unwrap();
@@ -412,7 +426,11 @@ mod tests {
             bytes: usize::MAX,
         };
         let push = |state: &mut State, weight| {
-            assert!(state.push(0, weight, Box::new(|| ()), bounds).is_some());
+            assert!(
+                state
+                    .push(Tenant::NOBODY, weight, Box::new(|| ()), bounds)
+                    .is_some()
+            );
         };
         let weight = LARGE_MEMORY / MEMORY_PER_BYTE / 2;
         for weight in [weight, weight, weight, LARGE_MEMORY] {
@@ -446,8 +464,8 @@ mod tests {
     }
 
     /// Whose job the state gives next.
-    fn next_tenant(state: &mut State, most_large: usize) -> Option<u64> {
-        let waiting = |state: &State| -> Vec<(u64, u64)> {
+    fn next_tenant(state: &mut State, most_large: usize) -> Option<Tenant> {
+        let waiting = |state: &State| -> Vec<(u64, Tenant)> {
             let lanes = state.small.jobs.iter().chain(&state.large.jobs);
             lanes.map(|job| (job.id, job.tenant)).collect()
         };
@@ -473,16 +491,18 @@ mod tests {
             let job: Work = Box::new(|| ());
             state.push(tenant, weight, job, bounds).is_some()
         };
-        let mut alice = 0;
-        while push(1, large) {
-            alice += 1;
+        let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| Tenant::of("key", name));
+        let mut pushed = 0;
+        while push(alice, large) {
+            pushed += 1;
         }
-        assert_eq!(alice, 6, "three quarters of 16 MiB");
-        assert!(push(1, LARGE_JOB), "a small one of the same key");
-        assert!(push(2, large) && push(3, LARGE_JOB));
+        assert_eq!(pushed, 6, "three quarters of 16 MiB");
+        assert!(push(alice, LARGE_JOB), "a small one of the same key");
+        assert!(push(bob, large) && push(carol, LARGE_JOB));
         // By turns: the other keys' jobs came last.
-        let order: Vec<u64> = std::iter::from_fn(|| next_tenant(&mut state, 100)).collect();
-        assert_eq!(order, [1, 3, 2, 1, 1, 1, 1, 1, 1]);
+        let order: Vec<Tenant> = std::iter::from_fn(|| next_tenant(&mut state, 100)).collect();
+        assert_eq!(order[..3], [alice, carol, bob]);
+        assert_eq!(order[3..], [alice; 6]);
     }
 
     #[tokio::test]
@@ -490,11 +510,14 @@ mod tests {
         let pool = Arc::new(pool(2, 100));
         let (begun, release) = gated(&pool, 1);
         begun.await.unwrap();
-        let mut left = Box::pin(pool.run(0, 100, || ()));
+        let mut left = Box::pin(pool.run(Tenant::NOBODY, 100, || ()));
         assert!(futures::poll!(&mut left).is_pending());
-        assert_eq!(pool.run(0, 1, || ()).await, Err(PoolFailure::Full));
+        assert_eq!(
+            pool.run(Tenant::NOBODY, 1, || ()).await,
+            Err(PoolFailure::Full)
+        );
         drop(left);
-        let mut next = Box::pin(pool.run(0, 100, || 7));
+        let mut next = Box::pin(pool.run(Tenant::NOBODY, 100, || 7));
         assert!(futures::poll!(&mut next).is_pending());
         release.send(()).unwrap();
         assert_eq!(next.await, Ok(7));
@@ -509,12 +532,12 @@ mod tests {
         let pool = Arc::new(TokenisePool::start("test", 3, bounds).unwrap());
         let (begun, release) = gated(&pool, LARGE_JOB + 1);
         begun.await.unwrap();
-        let mut left = Box::pin(pool.run(0, LARGE_MEMORY / MEMORY_PER_BYTE, || ()));
+        let mut left = Box::pin(pool.run(Tenant::NOBODY, LARGE_MEMORY / MEMORY_PER_BYTE, || ()));
         assert!(
             futures::poll!(&mut left).is_pending(),
             "no memory beside it"
         );
-        let mut next = Box::pin(pool.run(0, LARGE_JOB + 1, || 7));
+        let mut next = Box::pin(pool.run(Tenant::NOBODY, LARGE_JOB + 1, || 7));
         assert!(futures::poll!(&mut next).is_pending());
         drop(left);
         let limit = std::time::Duration::from_mins(1);

@@ -2,6 +2,7 @@
 
 use crate::app::AppState;
 use crate::request_log::RequestLog;
+use crate::tenant::Tenant;
 use axum::body::Body;
 use axum::extract::Request;
 use headrace_dialect::json::Json;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 /// cost the client the answer.
 pub(crate) async fn read_call(state: &AppState, request: Request) -> Result<Json, Refusal> {
     let log = request.extensions().get::<Arc<RequestLog>>();
-    let tenant = log.map_or(0, |log| log.caller().tenant());
+    let tenant = log.map_or(Tenant::NOBODY, |log| log.caller().tenant());
     if let Err(refusal) = state.check_room(tenant) {
         drop_body(request.into_body(), state.config().payload_limit).await;
         return Err(refusal);

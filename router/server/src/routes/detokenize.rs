@@ -3,6 +3,7 @@
 use super::{body, reply};
 use crate::app::AppState;
 use crate::request_log::RequestLog;
+use crate::tenant::Tenant;
 use crate::validate::run_on_pool;
 use axum::Extension;
 use axum::extract::{Request, State};
@@ -28,7 +29,7 @@ pub(crate) async fn detokenize(
     reply::finish(&state, &log, dialect, result)
 }
 
-async fn run(state: &AppState, tenant: u64, request: Request) -> Result<Response, Refusal> {
+async fn run(state: &AppState, tenant: Tenant, request: Request) -> Result<Response, Refusal> {
     let limits = state.context_limits()?;
     let json = body::read_json(state, request).await?;
     let call = read_detokenize(&json, &limits)?;

@@ -3,6 +3,7 @@
 use super::{body, reply};
 use crate::app::AppState;
 use crate::request_log::RequestLog;
+use crate::tenant::Tenant;
 use crate::validate::{encode_prompt, run_on_pool};
 use axum::Extension;
 use axum::extract::{Request, State};
@@ -37,7 +38,7 @@ pub(crate) async fn tokenize(
 
 async fn run_tokenize(
     state: &AppState,
-    tenant: u64,
+    tenant: Tenant,
     request: Request,
     dialect: Dialect,
 ) -> Result<Response, Refusal> {
@@ -102,7 +103,7 @@ pub(crate) async fn chat_tokenize(
 
 async fn run_chat_tokenize(
     state: &AppState,
-    tenant: u64,
+    tenant: Tenant,
     request: Request,
 ) -> Result<Response, Refusal> {
     state.services()?;

@@ -1,6 +1,7 @@
 //! A request's grammar, compiled before the request is queued: what cannot be enforced is refused.
 
 use crate::app::AppState;
+use crate::tenant::Tenant;
 use crate::tokenise::PoolFailure;
 use headrace_dialect::grammar::{Grammar, GrammarField};
 use headrace_dialect::refusal::{Cause, Dialect, Refusal};
@@ -9,7 +10,7 @@ use headrace_grammar::{CompiledGrammar, GrammarSource};
 /// Compiles on the lane of grammars.
 pub(super) async fn compile(
     state: &AppState,
-    tenant: u64,
+    tenant: Tenant,
     field: GrammarField,
     dialect: Dialect,
 ) -> Result<CompiledGrammar, Refusal> {

@@ -216,7 +216,7 @@ impl ValidatedCall {
                     prompt_logprobs: self.report.prompt_logprobs.is_some()
                         && (self.each_tells || choice == 0),
                     priority: self.treatment.priority,
-                    tenant: self.treatment.tenant,
+                    tenant: self.treatment.tenant.number(),
                     deadline: self.treatment.deadline,
                     namespace: self.treatment.namespace,
                     constrained: self.grammar.is_some(),

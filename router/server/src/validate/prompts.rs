@@ -3,6 +3,7 @@
 use crate::app::AppState;
 use crate::room::Room;
 use crate::services::ModelServices;
+use crate::tenant::Tenant;
 use crate::tokenise::PoolFailure;
 use headrace_dialect::bounds::ContextLimits;
 use headrace_dialect::call::{ChatPrompt, Prompt};
@@ -52,7 +53,7 @@ impl EncodedPrompt {
 /// Every prompt encoded, and cut as `truncate` says; with `echo`, their texts in that shape too.
 pub(super) async fn encode_all(
     state: &AppState,
-    tenant: u64,
+    tenant: Tenant,
     prompts: Vec<Prompt>,
     (truncate, echo): (Option<Cut>, Option<TextShape>),
     room: Room,
@@ -116,7 +117,7 @@ fn infill_of(services: &ModelServices) -> Result<&Infill, Refusal> {
 /// Runs a tenant's `work` with the model's services on the pool.
 pub(crate) async fn run_on_pool<T: Send + 'static>(
     state: &AppState,
-    tenant: u64,
+    tenant: Tenant,
     weight: usize,
     work: impl FnOnce(&ModelServices) -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {

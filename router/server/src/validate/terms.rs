@@ -2,6 +2,7 @@
 
 use crate::app::AppState;
 use crate::caller::Caller;
+use crate::tenant::Tenant;
 use headrace_dialect::refusal::Refusal;
 use headrace_dialect::terms::{CacheRetention, Terms};
 use headrace_scheduler::{Retention, Time};
@@ -21,7 +22,7 @@ pub(crate) struct Sender<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Treatment {
     pub(super) priority: i32,
-    pub(super) tenant: u64,
+    pub(super) tenant: Tenant,
     pub(super) namespace: u64,
     pub(super) retention: Retention,
     pub(super) deadline: Option<Time>,

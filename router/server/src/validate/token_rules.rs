@@ -2,6 +2,7 @@
 
 use super::prompts::run_on_pool;
 use crate::app::AppState;
+use crate::tenant::Tenant;
 use headrace_dialect::bounds::ContextLimits;
 use headrace_dialect::call::Call;
 use headrace_dialect::refusal::Refusal;
@@ -39,7 +40,7 @@ pub(super) fn check_ids(call: &Call, limits: &ContextLimits) -> Result<(), Refus
 /// The ids of every bad word, with and without a space before it.
 pub(super) async fn bad_words(
     state: &AppState,
-    tenant: u64,
+    tenant: Tenant,
     words: Vec<String>,
     vocab_size: u32,
 ) -> Result<Arc<[Vec<TokenId>]>, Refusal> {
