@@ -254,7 +254,7 @@ def test_overload_and_keys(crowded: Server) -> None:
     assert caught.value.response.status_code == 401
 
 
-def test_timeout_frees_the_place(server: Server) -> None:
+def test_timeout_frees_the_permit(server: Server) -> None:
     with pytest.raises(InferenceTimeoutError):
         InferenceClient(server.url, timeout=1).text_generation(PROMPT, max_new_tokens=2000)
     server.wait_idle()

@@ -284,7 +284,7 @@ def test_overload_keys_and_names(crowded: Server) -> None:
         assert patient.result().usage.completion_tokens == 1
 
 
-def test_leaving_frees_the_place(client: openai.OpenAI, server: Server) -> None:
+def test_leaving_frees_the_permit(client: openai.OpenAI, server: Server) -> None:
     forever = {"max_tokens": 2000, "extra_body": {"ignore_eos": True}}
     stream = chat(client, stream=True, **forever)
     next(stream)

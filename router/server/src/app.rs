@@ -4,7 +4,7 @@ use crate::auth::{Holder, Keys};
 use crate::caller::Namespaces;
 use crate::cors;
 use crate::engine::EngineHandle;
-use crate::house::{House, Place};
+use crate::house::{House, Permit};
 use crate::metrics::Metrics;
 use crate::request_id;
 use crate::request_log::RequestLog;
@@ -123,7 +123,7 @@ impl AppState {
         &self.inner.running
     }
 
-    /// Places in the house that are taken.
+    /// Permits that are taken.
     pub(crate) fn requests_in_house(&self) -> usize {
         self.inner.house.taken()
     }
@@ -175,8 +175,8 @@ impl AppState {
         })
     }
 
-    /// A place in the house for a generation request of this tenant, or why there is none.
-    pub(crate) fn admit(&self, tenant: Tenant) -> Result<Place, Refusal> {
+    /// A permit for a generation request of this tenant, or why there is none.
+    pub(crate) fn admit(&self, tenant: Tenant) -> Result<Permit, Refusal> {
         self.check_open()?;
         self.inner
             .house
@@ -184,7 +184,7 @@ impl AppState {
             .ok_or_else(Refusal::overloaded)
     }
 
-    /// Why [`AppState::admit`] would refuse at this moment, if it would. Takes no place: whoever still has to send a body
+    /// Why [`AppState::admit`] would refuse at this moment, if it would. Takes no permit: whoever still has to send a body
     /// would hold it for as long as he likes.
     pub(crate) fn check_room(&self, tenant: Tenant) -> Result<(), Refusal> {
         self.check_open()?;

@@ -1,4 +1,4 @@
-//! The places for generation requests: `--max-concurrent-requests`, shared by the keys.
+//! The permits for generation requests: `--max-concurrent-requests`, shared by the keys.
 
 use crate::fair_share;
 use crate::tenant::Tenant;
@@ -16,14 +16,14 @@ struct Taken {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct House {
-    places: usize,
+    permits: usize,
     taken: Mutex<Taken>,
 }
 
 impl House {
-    pub(crate) fn new(places: usize) -> Arc<Self> {
+    pub(crate) fn new(permits: usize) -> Arc<Self> {
         Arc::new(Self {
-            places,
+            permits,
             taken: Mutex::default(),
         })
     }
@@ -33,44 +33,44 @@ impl House {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Places that are taken.
+    /// Permits that are taken.
     pub(crate) fn taken(&self) -> usize {
         self.lock().all
     }
 
     fn allows(&self, taken: &Taken, tenant: Tenant) -> bool {
         let held = taken.by_tenant.get(&tenant).copied().unwrap_or(0);
-        fair_share::allows(tenant, held, 1, taken.all, self.places)
+        fair_share::allows(tenant, held, 1, taken.all, self.permits)
     }
 
-    /// Whether there is a place for this tenant at this moment.
+    /// Whether there is a permit for this tenant at this moment.
     pub(crate) fn has_room(&self, tenant: Tenant) -> bool {
         self.allows(&self.lock(), tenant)
     }
 
-    /// A place, if there is one for this tenant.
-    pub(crate) fn enter(self: &Arc<Self>, tenant: Tenant) -> Option<Place> {
+    /// A permit, if there is one for this tenant.
+    pub(crate) fn enter(self: &Arc<Self>, tenant: Tenant) -> Option<Permit> {
         let mut taken = self.lock();
         if !self.allows(&taken, tenant) {
             return None;
         }
         taken.all += 1;
         *taken.by_tenant.entry(tenant).or_default() += 1;
-        Some(Place {
+        Some(Permit {
             house: Arc::clone(self),
             tenant,
         })
     }
 }
 
-/// One request's place; given back by being dropped.
+/// One request's permit; given back by being dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Permit {
     house: Arc<House>,
     tenant: Tenant,
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         let mut taken = self.house.lock();
         taken.all -= 1;
@@ -91,7 +91,7 @@ mod tests {
     fn one_key_cannot_fill_the_house() {
         let house = House::new(8);
         let (alice, bob) = (Tenant::of("key", "alice"), Tenant::of("key", "bob"));
-        let of_alice: Vec<Place> = std::iter::from_fn(|| house.enter(alice)).collect();
+        let of_alice: Vec<Permit> = std::iter::from_fn(|| house.enter(alice)).collect();
         assert_eq!(of_alice.len(), 6);
         assert!(!house.has_room(alice) && house.has_room(bob));
         let of_bob = house.enter(bob);
@@ -103,9 +103,9 @@ mod tests {
     }
 
     #[test]
-    fn without_keys_all_places_are_anybodys() {
+    fn without_keys_all_permits_are_anybodys() {
         let house = House::new(3);
-        let all: Vec<Place> = std::iter::from_fn(|| house.enter(Tenant::NOBODY)).collect();
+        let all: Vec<Permit> = std::iter::from_fn(|| house.enter(Tenant::NOBODY)).collect();
         assert_eq!(all.len(), 3);
     }
 }

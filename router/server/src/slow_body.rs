@@ -1,4 +1,4 @@
-//! Request bodies that stop coming: 408 instead of a place in the house for ever. Responses have no such limit.
+//! Request bodies that stop coming: 408 instead of a permit held for ever. Responses have no such limit.
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;

@@ -1,4 +1,4 @@
-//! Clients that stop reading: their connection ends, and with it their sequences and their place in the house.
+//! Clients that stop reading: their connection ends, and with it their sequences and their permit.
 //!
 //! While a socket takes nothing, hyper does not look at the answer behind it, so an answer that has failed meanwhile
 //! would wait with everything it holds until TCP gives up, which a client that is alive and reads nothing can put off

@@ -245,7 +245,7 @@ async fn over_the_house_limit_requests_get_429() {
     assert_eq!(answer.json()["error"]["code"], "rate_limit_exceeded");
     drop(first);
     server.wait_idle().await;
-    // The place is free again.
+    // The permit is free again.
     let answer = server
         .post(
             "/generate",

@@ -13,7 +13,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::sync::Arc;
 
-/// The body of a request that needs a place in the house. Where there is none, it is neither kept nor parsed: under
+/// The body of a request that needs a permit. Where there is none, it is neither kept nor parsed: under
 /// overload most requests end here. It is read all the same, for a connection that is closed while its client sends may
 /// cost the client the answer.
 pub(crate) async fn read_call(state: &AppState, request: Request) -> Result<Json, Refusal> {

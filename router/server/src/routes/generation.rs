@@ -12,7 +12,7 @@ use engine_terms::{failure_of, interruption, prompt_place, raw_token};
 
 use crate::app::AppState;
 use crate::engine::SequenceEvent;
-use crate::house::Place;
+use crate::house::Permit;
 use crate::request_log::RequestLog;
 use crate::running::Registration;
 use crate::validate::{Sender, SubmittedChoice, ValidatedCall, submit_refusal};
@@ -43,16 +43,16 @@ pub(crate) struct Generation {
     last_end: Option<EndReason>,
     /// Until the last choice's end, or an error: what can still be aborted.
     registration: Option<Registration>,
-    /// A place in the house, given back at the end.
-    permit: Option<Arc<Place>>,
+    /// A permit, given back at the end.
+    permit: Option<Arc<Permit>>,
 }
 
 impl Generation {
-    /// Validates, tokenises and submits a call. Several may share a request's place.
+    /// Validates, tokenises and submits a call. Several may share a request's permit.
     pub(crate) async fn start(
         state: &AppState,
         log: &Arc<RequestLog>,
-        permit: impl Into<Arc<Place>>,
+        permit: impl Into<Arc<Permit>>,
         call: Call,
         dialect: Dialect,
     ) -> Result<Self, Refusal> {
@@ -64,7 +64,7 @@ impl Generation {
         state: &AppState,
         log: &Arc<RequestLog>,
         name: Option<String>,
-        permit: impl Into<Arc<Place>>,
+        permit: impl Into<Arc<Permit>>,
         call: Call,
         dialect: Dialect,
     ) -> Result<Self, Refusal> {

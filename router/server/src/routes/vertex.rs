@@ -47,7 +47,7 @@ async fn run(
 ) -> Result<Response, Refusal> {
     let json = body::read_call(state, request).await?;
     log.set_body_id(request_id::in_body(&json)?);
-    // One place in the house for all of them, as for the prompts of a completion.
+    // One permit for all of them, as for the prompts of a completion.
     let permit = Arc::new(state.admit(log.caller().tenant())?);
     let call = read_vertex(
         &json,

@@ -130,7 +130,7 @@ async fn a_full_house_and_a_leaving_client_are_as_on_every_route() {
         let (server, body) = (Arc::clone(&server), instances.clone());
         async move { server.post("/vertex", &body).await }
     });
-    // One request, though of two sequences, takes one place.
+    // One request, though of two sequences, takes one permit.
     server
         .wait("running", |server| server.stats().running == 2)
         .await;

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 
 #[tokio::test]
-async fn a_client_that_stops_reading_loses_its_place_and_its_connection() {
+async fn a_client_that_stops_reading_loses_its_permit_and_its_connection() {
     let config = RouterConfig {
         max_concurrent_requests: 1,
         max_total_tokens: Some(2048),
@@ -40,7 +40,7 @@ async fn a_client_that_stops_reading_loses_its_place_and_its_connection() {
     assert_eq!(server.post("/generate", &other).await.status, 429);
     let begun = Instant::now();
     while server.post("/generate", &other).await.status != 200 {
-        assert!(begun.elapsed() < Duration::from_secs(20), "no place");
+        assert!(begun.elapsed() < Duration::from_secs(20), "no permit");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     server.wait_idle().await;

@@ -7,7 +7,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 #[tokio::test]
-async fn a_key_that_sends_all_it_can_leaves_places_to_another() {
+async fn a_key_that_sends_all_it_can_leaves_permits_to_another() {
     let config = RouterConfig {
         max_concurrent_requests: 8,
         api_keys: vec![key("alice", 0), key("bob", 0)],

@@ -91,7 +91,7 @@ fn narrow() -> RouterConfig {
     }
 }
 
-/// Sends requests while another one holds the only place; gives their names in the order in which they ended.
+/// Sends requests while another one holds the only permit; gives their names in the order in which they ended.
 async fn order_of(server: Server, requests: &[(&'static str, &'static str, Value)]) -> Vec<String> {
     let server = Arc::new(server);
     let first = tokio::spawn({
