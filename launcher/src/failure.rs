@@ -27,6 +27,14 @@ impl Failure {
         }
     }
 
+    /// The same end in other words.
+    pub(crate) fn in_words(&self, line: impl AsRef<str>) -> Self {
+        Self {
+            line: one_line(line.as_ref()),
+            code: self.code,
+        }
+    }
+
     /// For the shell.
     pub(crate) fn code(&self) -> u8 {
         self.code

@@ -221,7 +221,9 @@ fn follow(child: &Child, events: &Receiver<Event>, id: &str, log: &Log) -> Resul
                 let mine = reap().into_iter().find(|(pid, _)| *pid == child.pid());
                 ending = mine.map(|(_, how)| how).or(ending);
             }
-            Event::Router(..) | Event::RouterSilent(..) => {}
+            Event::Download(DownloadLine::Configured { .. })
+            | Event::Router(..)
+            | Event::RouterSilent(..) => {}
         }
     }
 }

@@ -2,20 +2,29 @@
 
 mod checks;
 mod command;
+mod foreign;
+mod foreign_flags;
 mod keys;
+mod origins;
+mod paths;
+mod refusal;
+mod variables;
 
-pub(crate) use command::one_line;
+pub(crate) use origins::Origins;
+pub(crate) use paths::{TOKENIZER_CONFIG, is_template};
+pub(crate) use refusal::one_line;
+pub(crate) use variables::log_format;
 
 use crate::failure::Failure;
 use crate::flags::{Device, Dtype, Flags, RopeScaling};
-use crate::log::{Level, LogFormat};
+use crate::log::Level;
 use clap::parser::ValueSource;
-use clap::{ArgMatches, FromArgMatches};
+use clap::{ArgMatches, Command, FromArgMatches};
 use headrace_control::RouterConfig;
 use keys::KeyRing;
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::path::PathBuf;
+use variables::{is_prefix_caching_off, variable};
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -38,6 +47,8 @@ pub(crate) struct Settings {
     pub(crate) grace_seconds: u64,
     /// One line each, for flags and variables that have no effect or another one than their words.
     pub(crate) warnings: Vec<String>,
+    /// For failures that come later.
+    pub(crate) origins: Origins,
 }
 
 /// Which model, and what is changed about it.
@@ -66,34 +77,26 @@ pub(crate) struct WorkerSettings {
     pub(crate) cuda_memory_fraction: f32,
 }
 
-/// How the log looks. Read before everything else, so that the first error already has the right form.
-pub(crate) fn log_format(arguments: &[OsString]) -> LogFormat {
-    let is_on = |name: &str| {
-        std::env::var(name).is_ok_and(|value| matches!(value.as_str(), "1" | "true" | "yes" | "on"))
-    };
-    let json = arguments.iter().any(|argument| argument == "--json-output")
-        || is_on("JSON_OUTPUT")
-        || std::env::var("LOG_FORMAT").is_ok_and(|format| format.eq_ignore_ascii_case("json"));
-    let is_terminal = std::io::stdout().is_terminal();
-    let colour = match std::env::var("LOG_COLORIZE").as_deref() {
-        Ok("0" | "false" | "no" | "off") => false,
-        Ok("1" | "true" | "yes" | "on") => true,
-        _ => is_terminal && std::env::var_os("NO_COLOR").is_none(),
-    };
-    let level = Level::from_variable(std::env::var("LOG_LEVEL").ok().as_deref());
-    LogFormat {
-        json,
-        colour,
-        level,
-        progress_line: std::io::stderr().is_terminal() && !json,
-    }
-}
-
 /// Reads flags and environment.
 pub(crate) fn read(arguments: &[OsString]) -> Result<Request, Failure> {
-    let matches = match command::build(arguments).try_get_matches_from(arguments) {
+    if let Some(line) = foreign::refusal(arguments) {
+        return Err(Failure::usage(line));
+    }
+    let mut command = command::build(arguments);
+    let origins = Origins::find(&command, arguments);
+    read_with(&mut command, arguments, &origins).map_err(|failure| origins.blame(&failure))
+}
+
+fn read_with(
+    command: &mut Command,
+    arguments: &[OsString],
+    origins: &Origins,
+) -> Result<Request, Failure> {
+    let matches = match command.try_get_matches_from_mut(arguments) {
         Ok(matches) => matches,
-        Err(error) if error.use_stderr() => return Err(one_line(&error)),
+        Err(error) if error.use_stderr() => {
+            return Err(refusal::refusal(&error, command, arguments));
+        }
         Err(help_or_version) => return Ok(Request::Print(help_or_version.render().to_string())),
     };
     let flags = Flags::from_arg_matches(&matches).map_err(|error| one_line(&error))?;
@@ -107,21 +110,19 @@ pub(crate) fn read(arguments: &[OsString]) -> Result<Request, Failure> {
         )
     };
     checks::refuse(&flags)?;
+    variables::refuse(&variable)?;
     let mut warnings = checks::without_effect(&flags, &given);
     warnings.extend(checks::rounded(&flags));
-    warnings.extend(checks::variables_without_effect(&variable));
-    if let Some(value) = variable("LOG_LEVEL")
-        && Level::find(&value).is_none()
-    {
-        warnings.push(format!(
-            "LOG_LEVEL {value}: names no level (trace, debug, info, warn or error); info is used"
-        ));
+    for warning in &mut warnings {
+        *warning = origins.explain(warning);
     }
+    warnings.extend(variables::warnings(&variable));
     let hostname = hostname(&flags.server.hostname, &matches)?;
     let keys = KeyRing::read(&flags.server)?;
-    Ok(Request::Serve(Box::new(join(
-        flags, hostname, keys, warnings,
-    ))))
+    let mut settings = join(flags, hostname, keys, warnings);
+    paths::refuse(&settings.model)?;
+    settings.origins = origins.clone();
+    Ok(Request::Serve(Box::new(settings)))
 }
 
 fn join(flags: Flags, hostname: String, keys: KeyRing, warnings: Vec<String>) -> Settings {
@@ -198,11 +199,8 @@ fn join(flags: Flags, hostname: String, keys: KeyRing, warnings: Vec<String>) ->
         },
         grace_seconds: server.graceful_termination_timeout,
         warnings,
+        origins: Origins::default(),
     }
-}
-
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// For the header `x-compute-type`; TGI's default is `gpu+optimized`.
@@ -216,16 +214,6 @@ fn compute_type(device: Device) -> String {
             "gpu+optimized"
         }
         .to_owned()
-    })
-}
-
-/// TGI's variable.
-fn is_prefix_caching_off() -> bool {
-    variable("PREFIX_CACHING").is_some_and(|value| {
-        matches!(
-            value.to_ascii_lowercase().as_str(),
-            "0" | "false" | "no" | "off"
-        )
     })
 }
 

@@ -5,7 +5,7 @@ use super::vocabulary::tokenizer;
 use crate::failure::Failure;
 use crate::flags::Dtype;
 use crate::log::Log;
-use crate::settings::ModelSettings;
+use crate::settings::{ModelSettings, TOKENIZER_CONFIG, is_template};
 use headrace_checkpoint::gguf::GgufModel;
 use headrace_checkpoint::hf_config::{DecoderShape, HfConfig, config_from_gguf};
 use headrace_checkpoint::layout::{check_gguf, check_safetensors, vocab_size_of_safetensors};
@@ -28,6 +28,31 @@ pub(crate) struct Origin {
     pub(crate) is_cuda: bool,
 }
 
+/// What a model's configuration alone decides, before its weights are there.
+#[derive(Debug)]
+pub(crate) struct Outline {
+    pub(crate) shape: DecoderShape,
+    pub(crate) dtype: Dtype,
+}
+
+/// Checks flags against the configuration in a folder; `None` if there is none, or one that `resolve` will refuse.
+pub(crate) fn outline(
+    folder: &Path,
+    settings: &ModelSettings,
+    is_cuda: bool,
+) -> Result<Option<Outline>, Failure> {
+    let Ok(config) = HfConfig::open(folder.join("config.json")) else {
+        return Ok(None);
+    };
+    let Ok(shape) = config.decoder_shape() else {
+        return Ok(None);
+    };
+    let dtype = dtype(settings, &config, is_cuda)?;
+    let factor = settings.rope_scaling.map_or(1.0, |(_, factor)| factor);
+    check_limits(stretched(shape.max_position_embeddings, factor), settings)?;
+    Ok(Some(Outline { shape, dtype }))
+}
+
 /// Checks the files and says where everything is.
 pub(crate) fn resolve(
     place: &Place,
@@ -36,7 +61,11 @@ pub(crate) fn resolve(
     log: &Log,
 ) -> Result<ModelDocument, Failure> {
     let files = match place {
-        Place::Folder(folder) => folder_files(&absolute(folder), settings, log)?,
+        Place::Folder(folder) => {
+            let folder = absolute(folder);
+            check_holds_model(&folder, settings)?;
+            folder_files(&folder, settings, log)?
+        }
         Place::Gguf(path) => gguf_files(&absolute(path), settings)?,
         Place::Hub(id) => return Err(Failure::new(format!("{id}: was not downloaded"))),
     };
@@ -57,7 +86,7 @@ pub(crate) fn resolve(
     };
     stretch(&mut document, settings);
     use_tokenizer_config(&mut document, settings)?;
-    check_limits(&document, settings)?;
+    check_limits(document.max_position_embeddings, settings)?;
     Ok(document)
 }
 
@@ -73,33 +102,55 @@ struct ModelFiles {
     generation_config: Option<PathBuf>,
 }
 
+/// A folder without a configuration holds no model: the line says what it holds instead, if that helps.
+fn check_holds_model(folder: &Path, settings: &ModelSettings) -> Result<(), Failure> {
+    if folder.join("config.json").exists() {
+        return Ok(());
+    }
+    let id = &settings.model_id;
+    let shown = folder.display();
+    // A snapshot of the hub has a place that nobody typed.
+    let subject = if Path::new(id).is_dir() {
+        format!("--model-id {id}")
+    } else {
+        format!("--model-id {id} ({shown})")
+    };
+    let hint = if let Some(gguf) = first_with_extension(folder, &["gguf"]) {
+        format!("no config.json; give the file {} itself", gguf.display())
+    } else if let Some(snapshot) = snapshot_within(folder) {
+        format!(
+            "no config.json; it is a folder of the hub's cache: give the snapshot {} in it, or the hub id",
+            snapshot.display()
+        )
+    } else {
+        "holds no model: there is neither a config.json nor a .gguf file in it".to_owned()
+    };
+    Err(Failure::new(format!("{subject}: {hint}")))
+}
+
+/// `snapshots/COMMIT` of a model's folder in the hub's cache.
+fn snapshot_within(folder: &Path) -> Option<PathBuf> {
+    let mut snapshots: Vec<PathBuf> = std::fs::read_dir(folder.join("snapshots"))
+        .ok()?
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.join("config.json").exists())
+        .collect();
+    snapshots.sort();
+    snapshots.into_iter().next()
+}
+
 fn folder_files(folder: &Path, settings: &ModelSettings, log: &Log) -> Result<ModelFiles, Failure> {
     let existing = |name: &str| Some(folder.join(name)).filter(|path| path.exists());
-    if existing("config.json").is_none()
-        && let Some(gguf) = first_with_extension(folder, &["gguf"])
-    {
-        let line = format!(
-            "{}: no config.json; give the file {} itself",
-            folder.display(),
-            gguf.display()
-        );
-        return Err(Failure::new(line));
-    }
     let config = HfConfig::open(folder.join("config.json"))?;
     let shape = config.decoder_shape()?;
-    let weights_folder = match &settings.weights_folder {
-        Some(override_folder) if !override_folder.is_dir() => {
-            let line = format!(
-                "--weights-cache-override {}: no such directory",
-                override_folder.display()
-            );
-            return Err(Failure::new(line));
-        }
-        Some(override_folder) => absolute(override_folder),
-        None => folder.to_owned(),
-    };
+    // That it is a directory was seen before anything started.
+    let weights_folder = settings
+        .weights_folder
+        .as_deref()
+        .map_or_else(|| folder.to_owned(), absolute);
     let Some(model) = SafetensorsModel::open(&weights_folder)? else {
-        return Err(no_weights(&weights_folder));
+        return Err(no_weights(&weights_folder, settings));
     };
     let rows = vocab_size_of_safetensors(&model, &config)?;
     check_safetensors(&model, &shape)?;
@@ -160,13 +211,17 @@ fn gguf_files(path: &Path, settings: &ModelSettings) -> Result<ModelFiles, Failu
     })
 }
 
-fn no_weights(folder: &Path) -> Failure {
+fn no_weights(folder: &Path, settings: &ModelSettings) -> Failure {
+    let flag = match settings.weights_folder {
+        Some(_) => "--weights-cache-override ",
+        None => "",
+    };
     match first_with_extension(folder, &PICKLES) {
         Some(pickle) => Failure::new(format!(
-            "{}: pickled weights are never loaded, for that may run code; convert them to safetensors",
+            "{flag}{}: pickled weights are never loaded, for that may run code; convert them to safetensors",
             pickle.display()
         )),
-        None => Failure::new(format!("{}: no *.safetensors file", folder.display())),
+        None => Failure::new(format!("{flag}{}: no *.safetensors file", folder.display())),
     }
 }
 
@@ -229,14 +284,19 @@ fn stretch(document: &mut ModelDocument, settings: &ModelSettings) {
         "rope_scaling"
     };
     config.insert(key.to_owned(), Value::Object(parameters));
-    let stretched = f64::from(document.max_position_embeddings) * factor;
+    document.max_position_embeddings = stretched(document.max_position_embeddings, factor);
+}
+
+/// Positions after `--rope-scaling`.
+fn stretched(positions: u32, factor: f64) -> u32 {
+    let stretched = f64::from(positions) * factor;
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "positive, and `as` ends at the type's largest value"
     )]
     let stretched = stretched as u32;
-    document.max_position_embeddings = stretched;
+    stretched
 }
 
 /// `--tokenizer-config-path`: a template alone, or a whole config whose template counts if it has one.
@@ -248,18 +308,12 @@ fn use_tokenizer_config(
         return Ok(());
     };
     let path = absolute(path);
-    if path
-        .extension()
-        .is_some_and(|extension| extension == "jinja")
-    {
-        if !path.is_file() {
-            let line = format!("--tokenizer-config-path {}: no such file", path.display());
-            return Err(Failure::new(line));
-        }
+    if is_template(&path) {
         document.chat_template = Some(path);
         return Ok(());
     }
-    let config = read_object(&path)?;
+    let config = read_object(&path)
+        .map_err(|failure| failure.in_words(format!("{TOKENIZER_CONFIG} {failure}")))?;
     if config.contains_key("chat_template") {
         document.chat_template = Some(path.clone());
     }
@@ -267,8 +321,7 @@ fn use_tokenizer_config(
     Ok(())
 }
 
-fn check_limits(document: &ModelDocument, settings: &ModelSettings) -> Result<(), Failure> {
-    let context = document.max_position_embeddings;
+fn check_limits(context: u32, settings: &ModelSettings) -> Result<(), Failure> {
     if let Some(total) = settings.max_total_tokens
         && total > context
     {

@@ -1,6 +1,7 @@
 //! The hub, through `python -m headrace.hub.download`.
 
 use crate::settings::ModelSettings;
+use headrace_checkpoint::safetensors::SafetensorsModel;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,11 @@ pub(crate) enum DownloadLine {
         revision: Option<String>,
         /// The hub's `pipeline_tag`.
         pipeline_tag: Option<String>,
+    },
+    /// The small files are there, and the weights begin.
+    Configured {
+        /// The snapshot's folder.
+        configured: PathBuf,
     },
     /// How far a file is.
     Progress {
@@ -102,6 +108,24 @@ pub(crate) fn has_cached(model: &ModelSettings) -> bool {
     cache_folder(model).is_some_and(|cache| cache.join(folder).join("snapshots").is_dir())
 }
 
+/// The snapshot in the hub's cache that is served if all of it is there; `None`: only the downloader can tell.
+pub(crate) fn cached_snapshot(model: &ModelSettings) -> Option<PathBuf> {
+    let folder = format!("models--{}", model.model_id.replace('/', "--"));
+    let repository = cache_folder(model)?.join(folder);
+    let revision = model.revision.as_deref().unwrap_or("main");
+    let is_commit = |text: &str| text.len() == 40 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    let commit = if is_commit(revision) {
+        revision.to_owned()
+    } else {
+        let text = std::fs::read_to_string(repository.join("refs").join(revision)).ok()?;
+        text.trim().to_owned()
+    };
+    let snapshot = is_commit(&commit).then(|| repository.join("snapshots").join(commit))?;
+    // One that lacks weights may give way to a newer one.
+    let has_weights = matches!(SafetensorsModel::open(&snapshot), Ok(Some(_)));
+    has_weights.then_some(snapshot)
+}
+
 fn cache_override(given: Option<&Path>) -> Option<PathBuf> {
     given.map(Path::to_owned).or_else(|| {
         // huggingface_hub's own old name.
@@ -152,6 +176,12 @@ mod tests {
                 path: "/c/snapshots/abc".into(),
                 revision: Some("abc".into()),
                 pipeline_tag: None
+            })
+        );
+        assert_eq!(
+            parse(r#"{"configured":"/c/snapshots/abc"}"#),
+            Some(DownloadLine::Configured {
+                configured: "/c/snapshots/abc".into()
             })
         );
         assert_eq!(parse("{}"), None);

@@ -6,8 +6,10 @@ mod hub;
 mod vocabulary;
 
 pub(crate) use demo::demo_model;
-pub(crate) use document::{Origin, resolve};
-pub(crate) use hub::{DownloadLine, DownloadProgress, HubModel, download_command, has_cached};
+pub(crate) use document::{Origin, outline, resolve};
+pub(crate) use hub::{
+    DownloadLine, DownloadProgress, HubModel, cached_snapshot, download_command, has_cached,
+};
 
 use crate::failure::Failure;
 use std::path::{Path, PathBuf};

@@ -38,6 +38,16 @@ pub(super) fn tokenizer(folder: &Path, log: &Log) -> Result<TokenizerFiles, Fail
         return Err(Failure::new(line));
     };
     let kept = cache()?.join(hash(&source)?);
+    if let Some(given) = std::env::var_os("XDG_CACHE_HOME")
+        && !given.is_empty()
+        && !Path::new(&given).is_absolute()
+    {
+        log.warn(&format!(
+            "XDG_CACHE_HOME {}: is no absolute path; the converted tokenizer is kept in {}",
+            given.to_string_lossy(),
+            kept.display()
+        ));
+    }
     let files = TokenizerFiles {
         tokenizer: kept.join("tokenizer.json"),
         config: Some(kept.join("tokenizer_config.json")),

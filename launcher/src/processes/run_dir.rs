@@ -32,12 +32,25 @@ impl RunDir {
     /// A fresh directory with a random name, readable by nobody else.
     pub(crate) fn create() -> std::io::Result<Self> {
         let parent = parent();
+        let name = if std::env::var_os("TMPDIR").is_some_and(|path| parent.as_os_str() == path) {
+            "TMPDIR "
+        } else {
+            ""
+        };
+        let cannot = |error: std::io::Error| {
+            std::io::Error::other(format!("{name}{}: {error}", parent.display()))
+        };
+        // What `tempfile` says names a path that nobody knows.
+        let found = parent.metadata().map_err(cannot)?;
+        if !found.is_dir() {
+            return Err(cannot(std::io::ErrorKind::NotADirectory.into()));
+        }
         let directory = Builder::new()
             .prefix(PREFIX)
             .rand_bytes(RANDOM)
             .permissions(std::fs::Permissions::from_mode(MODE))
             .tempdir_in(&parent)
-            .map_err(|error| std::io::Error::other(format!("{}: {error}", parent.display())))?;
+            .map_err(|error| cannot(error.kind().into()))?;
         let lock = lock(directory.path())?;
         Ok(Self {
             directory,

@@ -248,41 +248,6 @@ pub(super) fn without_effect(flags: &Flags, given: &impl Fn(&str) -> bool) -> Ve
     lines
 }
 
-/// One line for each variable of TGI's engine that is set and does nothing here. `variable` reads one.
-pub(super) fn variables_without_effect(variable: &impl Fn(&str) -> Option<String>) -> Vec<String> {
-    [
-        ("ATTENTION", "", "kernels are chosen for the machine"),
-        (
-            "USE_FLASH_ATTENTION",
-            "",
-            "kernels are chosen for the machine",
-        ),
-        // What it is by itself says nothing new.
-        (
-            "PREFILL_CHUNKING",
-            "1",
-            "prompts are always computed in pieces",
-        ),
-        (
-            "TGI_WIGGLE_ROOM",
-            "",
-            "--kv-cache-memory sets the memory of the KV cache",
-        ),
-        (
-            "REQUEST_LOGPROBS",
-            "",
-            "logprobs are there for every request that asks",
-        ),
-    ]
-    .into_iter()
-    .filter_map(|(name, usual, reason)| {
-        let value = variable(name).filter(|value| value != usual)?;
-        let shown: String = value.chars().filter(|c| !c.is_control()).take(40).collect();
-        Some(format!("{name} {shown} has no effect: {reason}"))
-    })
-    .collect()
-}
-
 fn line(id: &str, reason: &str) -> String {
     format!("--{} has no effect: {reason}", id.replace('_', "-"))
 }

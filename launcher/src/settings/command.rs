@@ -1,9 +1,8 @@
-//! The clap command as this process was started: name, platforms' variables, one-line errors.
+//! The clap command as this process was started: name, platforms' variables, switches.
 
-use crate::failure::Failure;
 use crate::flags::Flags;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, Command, CommandFactory};
+use clap::builder::BoolishValueParser;
+use clap::{Arg, ArgAction, Command, CommandFactory};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
@@ -29,6 +28,7 @@ pub(super) fn build(arguments: &[OsString]) -> Command {
     if is_tgi {
         command = command.name(TGI_NAME);
     }
+    command = command.mut_args(switch);
     // `--port -1` is a bad value of --port, and not a flag named -1.
     command = command.mut_args(|argument| {
         let takes_values = argument.get_action().takes_values();
@@ -62,6 +62,25 @@ pub(super) fn build(arguments: &[OsString]) -> Command {
     command
 }
 
+/// A switch with a variable takes `=true` and `=false` too, so that a script can turn off what a variable turns on.
+fn switch(argument: Arg) -> Arg {
+    let is_one =
+        matches!(argument.get_action(), ArgAction::SetTrue) && argument.get_env().is_some();
+    if !is_one {
+        return argument;
+    }
+    argument
+        .action(ArgAction::Set)
+        .num_args(0..=1)
+        .require_equals(true)
+        .value_name("true|false")
+        .default_missing_value("true")
+        .default_value("false")
+        .hide_default_value(true)
+        .value_parser(BoolishValueParser::new())
+        .hide_possible_values(true)
+}
+
 /// Our own variable counts first.
 fn platform_variable(argument: Arg, variable: &'static str) -> Arg {
     let has_own = argument.get_env().is_some_and(is_set);
@@ -76,163 +95,35 @@ fn is_set(name: impl AsRef<OsStr>) -> bool {
     std::env::var_os(name).is_some_and(|value| !value.is_empty())
 }
 
-/// What people type for a word that a flag has under another name. clap's own guess goes by letters, and takes `gpu` for
-/// `cpu`.
-const MEANT: [(&str, &str); 13] = [
-    ("gpu", "cuda"),
-    ("nvidia", "cuda"),
-    ("half", "float16"),
-    ("fp16", "float16"),
-    ("f16", "float16"),
-    ("bf16", "bfloat16"),
-    ("float", "float32"),
-    ("full", "float32"),
-    ("fp32", "float32"),
-    ("f32", "float32"),
-    ("fifo", "fcfs"),
-    ("none", "off"),
-    ("all", "on"),
-];
-
-/// A value that is none of a flag's words: what they are, and which was meant if that can be told.
-fn unknown_word(error: &clap::Error) -> Option<Failure> {
-    let text = |kind: ContextKind| match error.get(kind)? {
-        ContextValue::String(text) => Some(text.as_str()),
-        _ => None,
-    };
-    let Some(ContextValue::Strings(words)) = error.get(ContextKind::ValidValue) else {
-        return None;
-    };
-    let value = text(ContextKind::InvalidValue)?;
-    // `--flag <VALUE>`
-    let flag = text(ContextKind::InvalidArg)?.split(' ').next()?;
-    if !flag.starts_with("--") {
-        return None;
-    }
-    let known = MEANT
-        .iter()
-        .filter(|(typed, _)| typed.eq_ignore_ascii_case(value))
-        .map(|(_, word)| *word)
-        .find(|word| words.iter().any(|valid| valid == word));
-    let in_other_case = || words.iter().find(|word| word.eq_ignore_ascii_case(value));
-    let meant = known
-        .or_else(|| in_other_case().map(String::as_str))
-        .or_else(|| text(ContextKind::SuggestedValue))
-        .map_or_else(String::new, |word| format!("; did you mean {word}?"));
-    Some(Failure::usage(format!(
-        "{flag} {value}: must be one of {}{meant}",
-        words.join(", ")
-    )))
-}
-
-/// clap's message without usage and hints on further lines.
-pub(crate) fn one_line(error: &clap::Error) -> Failure {
-    if error.kind() == ErrorKind::InvalidValue
-        && let Some(failure) = unknown_word(error)
-    {
-        return failure;
-    }
-    let text = error.render().to_string();
-    let text = text.strip_prefix("error: ").unwrap_or(&text);
-    let mut lines = Vec::new();
-    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        if line.starts_with("Usage:") || line.starts_with("For more information") {
-            break;
-        }
-        let line = line
-            .strip_prefix("tip: ")
-            .map_or_else(|| line.to_owned(), |tip| format!("({tip})"));
-        lines.push(line);
-    }
-    Failure::usage(lines.join(" "))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn refusal(arguments: &[&str]) -> String {
-        let arguments: Vec<OsString> = ["launcher"]
-            .iter()
-            .chain(arguments)
-            .map(OsString::from)
+    #[test]
+    fn every_switch_with_a_variable_takes_true_and_false() {
+        use clap::FromArgMatches;
+        let switches: Vec<String> = Flags::command()
+            .get_arguments()
+            .filter(|argument| matches!(argument.get_action(), ArgAction::SetTrue))
+            .filter(|argument| argument.get_env().is_some())
+            .filter_map(|argument| argument.get_long().map(str::to_owned))
             .collect();
-        let error = build(&arguments)
-            .try_get_matches_from(&arguments)
-            .expect_err("is refused");
-        one_line(&error).to_string()
-    }
-
-    #[test]
-    fn an_unknown_word_of_any_flag_with_words_lists_them_and_the_nearest() {
-        for (flag, typed, due) in [
-            (
-                "--device",
-                "tpu",
-                "must be one of auto, cpu, cuda; did you mean cpu?",
-            ),
-            (
-                "--device",
-                "gpu",
-                "must be one of auto, cpu, cuda; did you mean cuda?",
-            ),
-            (
-                "--device",
-                "CUDA",
-                "must be one of auto, cpu, cuda; did you mean cuda?",
-            ),
-            ("--device", "xyz", "must be one of auto, cpu, cuda"),
-            (
-                "--dtype",
-                "half",
-                "must be one of float32, bfloat16, float16; did you mean float16?",
-            ),
-            (
-                "--dtype",
-                "float8",
-                "must be one of float32, bfloat16, float16; did you mean float16?",
-            ),
-            (
-                "--rope-scaling",
-                "liner",
-                "must be one of linear, dynamic; did you mean linear?",
-            ),
-            (
-                "--schedule-policy",
-                "fifo",
-                "must be one of fcfs, lpm; did you mean fcfs?",
-            ),
-            (
-                "--usage-stats",
-                "none",
-                "must be one of on, off, no-stack; did you mean off?",
-            ),
-            (
-                "--sharded",
-                "ture",
-                "must be one of true, false; did you mean true?",
-            ),
-        ] {
-            assert_eq!(refusal(&[flag, typed]), format!("{flag} {typed}: {due}"));
-        }
-    }
-
-    /// Whatever flag is added: none with words may answer in another way.
-    #[test]
-    fn every_flag_with_words_is_among_them() {
-        for argument in Flags::command().get_arguments() {
-            let Some(flag) = argument.get_long() else {
-                continue;
-            };
-            let words = argument.get_possible_values();
-            if words.is_empty() || !argument.get_action().takes_values() {
-                continue;
-            }
-            let line = refusal(&[&format!("--{flag}"), "no-such-word"]);
-            let due = format!("--{flag} no-such-word: must be one of ");
-            assert!(line.starts_with(&due), "{line}");
-            for word in words.iter().filter(|word| !word.is_hide_set()) {
-                assert!(line.contains(word.get_name()), "{line}");
+        assert!(switches.len() > 10, "{switches:?}");
+        for switch in switches {
+            for (typed, due) in [
+                (format!("--{switch}"), true),
+                (format!("--{switch}=true"), true),
+                (format!("--{switch}=1"), true),
+                (format!("--{switch}=false"), false),
+                (format!("--{switch}=OFF"), false),
+            ] {
+                let arguments: Vec<OsString> = vec!["launcher".into(), (&typed).into()];
+                let matches = build(&arguments)
+                    .try_get_matches_from(&arguments)
+                    .unwrap_or_else(|error| panic!("{typed}: {error}"));
+                let id = switch.replace('-', "_");
+                assert_eq!(matches.get_one(&id), Some(&due), "{typed}");
+                Flags::from_arg_matches(&matches).expect("sound");
             }
         }
     }

@@ -194,7 +194,12 @@ impl Supervisor {
         let never_listened = is_starting && !worker.is_listening;
         if never_listened && self.epoch == 1 && matches!(ending, Ending::Exit(_)) {
             // It refused at its first start: a second one would not go better.
-            return Err(End::Failed(Failure::new(cause)));
+            let line = if cause.contains("ImportError") || cause.contains("ModuleNotFoundError") {
+                format!("{cause} (--python is {})", self.python.display())
+            } else {
+                cause
+            };
+            return Err(End::Failed(Failure::new(line)));
         }
         self.group_failed(&cause)
     }

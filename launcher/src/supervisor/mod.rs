@@ -82,7 +82,12 @@ struct Supervisor {
 }
 
 /// Serves until a signal or a failure; returns the exit code.
-pub(crate) fn run(mut settings: Settings, log: &Log) -> Result<u8, Failure> {
+pub(crate) fn run(settings: Settings, log: &Log) -> Result<u8, Failure> {
+    let origins = settings.origins.clone();
+    start(settings, log).map_err(|failure| origins.blame(&failure))
+}
+
+fn start(mut settings: Settings, log: &Log) -> Result<u8, Failure> {
     let (sender, events) = channel();
     watch_signals(sender.clone())
         .map_err(|error| Failure::new(format!("signals cannot be watched: {error}")))?;
@@ -93,6 +98,11 @@ pub(crate) fn run(mut settings: Settings, log: &Log) -> Result<u8, Failure> {
         log.warn(warning);
     }
     let python = crate::python::find(settings.workers.python.as_deref())?;
+    let is_given = settings.workers.python.is_some();
+    if !is_given && let Some(line) = crate::python::empty_environment(&python) {
+        log.warn(&line);
+    }
+    crate::python::check(&python, is_given)?;
     let plan = Plan::make(&settings.workers, &python)?;
     plan.fill(&mut settings.router);
     plan.check_sizes(&settings.router)?;
@@ -111,14 +121,15 @@ pub(crate) fn run(mut settings: Settings, log: &Log) -> Result<u8, Failure> {
     if let Some(document) = &document {
         plan.check(document, &settings.router)?;
     }
+    source.check_cached(&settings.model, &plan, &settings.router)?;
     for left in sweep_run_dirs() {
         log.info(&format!(
             "removed {}, which a launcher that was killed left behind",
             left.display()
         ));
     }
-    let run_dir =
-        RunDir::create().map_err(|error| Failure::new(format!("no private directory: {error}")))?;
+    let run_dir = RunDir::create()
+        .map_err(|error| Failure::new(format!("{error}; a private directory is made there")))?;
     let router = Router::start(1, &settings.router, log, &sender)?;
     let most_restarts = settings.workers.max_restarts;
     let supervisor = Supervisor {

@@ -4,12 +4,12 @@ use super::{End, Plan, Supervisor};
 use crate::failure::Failure;
 use crate::log::Log;
 use crate::model::{
-    DEFAULT_MODEL, DownloadLine, DownloadProgress, HubModel, Origin, Place, demo_model,
-    download_command, has_cached, locate, resolve,
+    DEFAULT_MODEL, DownloadLine, DownloadProgress, HubModel, Origin, Place, cached_snapshot,
+    demo_model, download_command, has_cached, locate, outline, resolve,
 };
 use crate::processes::{Child, Ending, Output, spawn};
 use crate::settings::ModelSettings;
-use headrace_control::{ModelDocument, Progress, ToRouter};
+use headrace_control::{ModelDocument, Progress, RouterConfig, ToRouter};
 use nix::unistd::Pid;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -84,6 +84,22 @@ impl ModelSource {
             is_cuda: plan.is_cuda,
         };
         resolve(&self.place, settings, origin, log).map(Some)
+    }
+
+    /// What the flags ask of a hub's model, against its configuration in the cache.
+    pub(super) fn check_cached(
+        &self,
+        settings: &ModelSettings,
+        plan: &Plan,
+        config: &RouterConfig,
+    ) -> Result<(), Failure> {
+        if self.is_local() {
+            return Ok(());
+        }
+        match cached_snapshot(settings) {
+            Some(snapshot) => check_configuration(&snapshot, settings, plan, config),
+            None => Ok(()),
+        }
     }
 
     /// The model lies on this machine, by its own path.
@@ -176,6 +192,11 @@ impl Supervisor {
                 }
                 Ok(())
             }
+            DownloadLine::Configured { configured } => {
+                // Before the weights: their gigabytes would come for nothing.
+                let (model, router) = (&self.settings.model, &self.settings.router);
+                check_configuration(&configured, model, &self.plan, router).map_err(End::Failed)
+            }
             DownloadLine::Done {
                 path,
                 revision,
@@ -246,6 +267,19 @@ impl Supervisor {
         self.source.search = Search::Over;
         self.give_model();
         self.start_group()
+    }
+}
+
+/// What the flags ask of a model of which no more than the configuration may be there.
+fn check_configuration(
+    folder: &Path,
+    settings: &ModelSettings,
+    plan: &Plan,
+    config: &RouterConfig,
+) -> Result<(), Failure> {
+    match outline(folder, settings, plan.is_cuda)? {
+        Some(outline) => plan.check_shape(&outline.shape, outline.dtype.name(), config),
+        None => Ok(()),
     }
 }
 

@@ -108,16 +108,22 @@ impl Plan {
     ) -> Result<(), Failure> {
         // Its keys were checked when the document was made.
         let keys = HfConfig::from_value(Path::new("config"), document.config.clone())?;
-        let shape = keys.decoder_shape()?;
+        self.check_shape(&keys.decoder_shape()?, &document.dtype, config)
+    }
+
+    /// The same of a model whose configuration alone is known.
+    pub(super) fn check_shape(
+        &self,
+        shape: &DecoderShape,
+        dtype: &str,
+        config: &RouterConfig,
+    ) -> Result<(), Failure> {
         let (ranks, heads) = (u64::from(self.num_ranks), shape.num_heads);
         if ranks > heads {
             let line = format!("--num-shard {ranks}: the model has {heads} query heads");
             return Err(Failure::usage(line));
         }
-        check_pool(
-            config,
-            self.block_bytes(&shape, &document.dtype, config.block_size),
-        )
+        check_pool(config, self.block_bytes(shape, dtype, config.block_size))
     }
 
     /// Keys and values of a block, on the rank that has most heads: the pool is as small as the smallest rank's.

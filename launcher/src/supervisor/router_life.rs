@@ -6,6 +6,7 @@ use super::router::Router;
 use super::{End, GROUP, REAP_GRACE, Supervisor};
 use crate::failure::Failure;
 use crate::restarts::AfterDeath;
+use crate::settings::TOKENIZER_CONFIG;
 use headrace_control::{Progress, ToLauncher, ToRouter};
 use std::time::Instant;
 
@@ -62,6 +63,7 @@ impl Supervisor {
             | ToLauncher::KillGroup { .. }
             | ToLauncher::Isolation { .. } => Ok(()),
             ToLauncher::Failed { cause, is_final } => {
+                let cause = self.with_flag(cause);
                 // What a router says that comes back and cannot bind may have passed by the next time.
                 if is_final && (self.router.start_number() == 1 || self.router.address().is_some())
                 {
@@ -80,6 +82,19 @@ impl Supervisor {
                 self.has_drained = true;
                 Ok(())
             }
+        }
+    }
+
+    /// A file that a flag named is told with it.
+    fn with_flag(&self, cause: String) -> String {
+        let path = self.settings.model.tokenizer_config.as_deref();
+        let is_it = path
+            .and_then(|path| std::path::absolute(path).ok())
+            .is_some_and(|path| cause.starts_with(&format!("{}:", path.display())));
+        if is_it {
+            format!("{TOKENIZER_CONFIG} {cause}")
+        } else {
+            cause
         }
     }
 

@@ -3,7 +3,8 @@
 
 FAKE_WORKER: serve (default), refuse (ends with an error), die (listens, then ends with code 3).
 FAKE_DOWNLOAD: the folder to answer with; `fail`; `hang`. FAKE_DOWNLOAD_WAITS: until the file `go` is there.
-FAKE_DEMO: where the demo model is.
+FAKE_CONFIGURED: the folder whose small files come first, before a download that hangs.
+FAKE_DEMO: where the demo model is. FAKE_CHECK: what it answers when it is asked what it is.
 """
 
 import json
@@ -55,6 +56,8 @@ def worker(flags):
 
 def download(flags):
     mode = os.environ["FAKE_DOWNLOAD"]
+    if "FAKE_CONFIGURED" in os.environ:
+        print(json.dumps({"configured": os.environ["FAKE_CONFIGURED"]}), flush=True)
     if mode == "fail":
         print("connecting", file=sys.stderr)
         print(f"{flags['--model-id']}: the hub cannot be reached", file=sys.stderr)
@@ -69,6 +72,9 @@ def download(flags):
     print(json.dumps(answer), flush=True)
 
 
+if sys.argv[1] == "-c" and "headrace-python" in sys.argv[2]:
+    print(os.environ.get("FAKE_CHECK", "headrace-python 3.11"))
+    sys.exit()
 if sys.argv[1] == "-c":
     print(os.environ.get("FAKE_DEMO", ""))
     sys.exit()

@@ -72,6 +72,13 @@ impl Stage {
         folder
     }
 
+    /// A folder with nothing in it.
+    pub(crate) fn empty(&self) -> PathBuf {
+        let folder = self.path("empty");
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
     /// A sound GGUF file.
     pub(crate) fn gguf(&self) -> PathBuf {
         fixtures::tiny_llama().write(&self.path("model.gguf"))
@@ -266,4 +273,30 @@ impl Drop for Running<'_> {
             let _ = kill(pid, Signal::SIGKILL);
         }
     }
+}
+
+/// It ends with one line on standard error that has these parts, soon, and leaves nothing.
+pub(crate) fn assert_fault(
+    stage: &Stage,
+    flags: &[&str],
+    variables: &[(&str, &str)],
+    parts: &[&str],
+) {
+    let ended = stage.run(flags, variables);
+    let stderr = &ended.stderr;
+    assert!(
+        ended.code.is_some_and(|code| code != 0),
+        "{flags:?}: {}",
+        ended.stdout
+    );
+    assert_eq!(stderr.lines().count(), 1, "{flags:?}: {stderr}");
+    for part in parts {
+        assert!(stderr.contains(part), "{flags:?}: {stderr}");
+    }
+    assert!(
+        ended.took < Duration::from_secs(5),
+        "{flags:?} took {:?}",
+        ended.took
+    );
+    stage.assert_nothing_left();
 }

@@ -3,10 +3,10 @@
 Downloads what is needed to serve a model into huggingface_hub's cache. A snapshot that is complete in the
 cache is used as it is, without any network; so is it when the hub cannot be reached.
 
-Standard output has JSON lines: progress, and at last
-`{"path": ..., "revision": <commit>, "pipeline_tag": ...}`. A failure is one line on standard error and exit
-code 1. A connection that breaks is resumed where it broke; after a restart of this program whole files are
-kept (huggingface_hub starts an unfinished file again).
+Standard output has JSON lines: progress; `{"configured": ...}`, the snapshot's path, once the small files
+are there and the weights begin; and at last `{"path": ..., "revision": <commit>, "pipeline_tag": ...}`. A
+failure is one line on standard error and exit code 1. A connection that breaks is resumed where it broke;
+after a restart of this program whole files are kept (huggingface_hub starts an unfinished file again).
 """
 
 from __future__ import annotations
@@ -118,6 +118,8 @@ def _download(model_id: str, wanted: str, cache: Path) -> dict[str, object]:
     if snapshot is None:
         snapshot = _root(one(weights[0], wanted), weights[0])
         commit = snapshot.name
+    # What the flags ask can be checked against the configuration before gigabytes follow.
+    write_line({"configured": str(snapshot)})
     with ThreadPoolExecutor(_CONNECTIONS) as pool:
         list(pool.map(lambda name: one(name, commit), weights))
     return {"path": str(snapshot), "revision": commit, "pipeline_tag": info.pipeline_tag}

@@ -45,6 +45,7 @@ _log = logging.getLogger("headrace.worker")
 _MAX_MESSAGE_BYTES = 64 << 20
 _HANDLER_THREADS = 16
 _SOCKET_PATH_BYTES = 107
+_KERNEL_SET_VARIABLE = "HEADRACE_KERNEL_SET"
 _SWITCH_SECONDS = 0.0005
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -130,7 +131,12 @@ def _choose_ops(arguments: WorkerArguments, device: torch.device, dtype: torch.d
     try:
         ops = select_op_set(device, dtype, arguments.ops)
     except ValueError as error:
-        raise HeadraceError(f"--ops {arguments.ops}: {error}") from error
+        kernel_set = os.environ.get(_KERNEL_SET_VARIABLE)
+        is_kernel_set = kernel_set and "kernel set" in str(error)
+        cause = (
+            f"{_KERNEL_SET_VARIABLE} {kernel_set}" if is_kernel_set else f"--ops {arguments.ops}"
+        )
+        raise HeadraceError(f"{cause}: {error}") from error
     except ImportError as error:
         raise HeadraceError(f"the native kernels are not installed: {error}") from error
     if ops.name.startswith("native"):

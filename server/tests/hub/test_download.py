@@ -81,6 +81,11 @@ def test_fetches_what_is_needed_then_needs_no_network(hub, tmp_path):
         assert (snapshot / name).read_bytes() == sharded()[name]
     shard = "model-00002-of-00002.safetensors"
     assert {"stage": "download", "file": shard, "done": 400_000, "total": 400_000} in lines
+    # All small files are told of as there before anything of a weight is.
+    configured = lines.index({"configured": str(snapshot)})
+    begun = [n for n, line in enumerate(lines) if str(line.get("file")).endswith(".safetensors")]
+    small = [n for n, line in enumerate(lines) if line.get("file") == "config.json"]
+    assert max(small) < configured < min(begun)
     hub.close()
     for variables in ({}, {"HF_HUB_OFFLINE": "1"}):
         code, lines, errors = download(tmp_path, hub.url, **variables)

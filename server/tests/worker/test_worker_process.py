@@ -190,6 +190,15 @@ def test_cuda_without_a_device_is_refused_before_it_listens(start, checkpoint):
     assert lines[0]["last_words"] is True
 
 
+def test_a_kernel_set_that_this_cpu_lacks_names_its_variable(start, checkpoint, monkeypatch):
+    monkeypatch.setenv("HEADRACE_KERNEL_SET", "sse9")
+    worker = start(checkpoint[1])
+    assert worker.wait() == 1
+    words = worker.log_lines()[0]["message"]
+    assert words.startswith("HEADRACE_KERNEL_SET sse9: ")
+    assert "scalar" in words
+
+
 def test_too_long_a_sequence_is_refused(start, checkpoint):
     worker = start(checkpoint[1])
     code, details = code_and_words(lambda: worker.prepare(max_total_tokens=513))
