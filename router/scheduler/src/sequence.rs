@@ -193,6 +193,12 @@ impl Sequence {
             .saturating_sub(start)
     }
 
+    /// Whether its next row gives logprobs of the prompt.
+    pub(crate) fn is_being_scored(&self) -> bool {
+        let told = self.planned.max(self.reported_logprobs);
+        self.wants_prompt_logprobs && told + 1 < self.prompt_length
+    }
+
     /// How many leading ids may come from the cache: all but the last, which must be computed to sample,
     /// and no prompt position whose logprobs are still to come.
     pub(crate) fn cacheable(&self) -> usize {

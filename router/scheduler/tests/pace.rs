@@ -9,13 +9,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use headrace_scheduler::{
-    PolicyConfig, Scheduler, SchedulerConfig, Slot, StepPace, StepPlan, Time,
+    PolicyConfig, Scheduler, SchedulerConfig, SequenceRequest, Slot, StepOutcome, StepPace,
+    StepPlan, Time,
 };
 
 #[path = "support/mod.rs"]
 mod support;
 
-use support::{GROUP, answered, request};
+use support::{GROUP, request, result, rows, token};
 
 const BLOCK: u64 = 16;
 const BUDGET: u64 = 2048;
@@ -28,6 +29,8 @@ struct Costs {
     step: u64,
     row: u64,
     token: u64,
+    /// What a prompt token's logprobs add to that.
+    logprobs: u64,
 }
 
 /// A decoding row here takes 10 µs and a step 1 ms, so 16 chats leave 8.84 ms of 10 ms.
@@ -35,6 +38,7 @@ const COSTS: Costs = Costs {
     step: 1_000_000,
     row: 10_000,
     token: 20_000,
+    logprobs: 100_000,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -44,13 +48,22 @@ struct Step {
     took: u64,
 }
 
+struct Sent {
+    plan: StepPlan,
+    step: Step,
+    /// When the worker is done with it.
+    end: u64,
+    /// Prompt logprobs due, by row.
+    due: Vec<usize>,
+}
+
 struct World {
     scheduler: Scheduler,
     costs: Costs,
     now: u64,
     /// When the worker is done with what was sent.
     free_at: u64,
-    in_flight: VecDeque<(StepPlan, Step, u64)>,
+    in_flight: VecDeque<Sent>,
     next_id: u64,
     /// Prompt tokens that are not in a step yet, by slot.
     to_prefill: BTreeMap<Slot, u32>,
@@ -97,6 +110,15 @@ impl World {
         self.scheduler.submit(self.time(), request).unwrap();
     }
 
+    fn submit_scored(&mut self, prompt: usize) {
+        self.next_id += 1;
+        let request = SequenceRequest {
+            prompt_logprobs: true,
+            ..request(self.next_id, vec![7; prompt], 1)
+        };
+        self.scheduler.submit(self.time(), request).unwrap();
+    }
+
     fn send(&mut self) -> Option<Step> {
         let plan = self.scheduler.plan(self.time(), GROUP)?;
         let tokens: u64 = plan.rows.iter().map(|row| u64::from(row.num_tokens)).sum();
@@ -104,10 +126,16 @@ impl World {
             let prompt = new.prompt_length - new.computed_length;
             self.to_prefill.insert(new.slot, prompt);
         }
-        let mut prefill_tokens = 0;
-        for row in &plan.rows {
+        let (mut prefill_tokens, mut scored_tokens) = (0, 0);
+        let mut due = vec![0; plan.rows.len()];
+        for (row, due) in plan.rows.iter().zip(&mut due) {
             let left = self.to_prefill.get_mut(&row.slot).unwrap();
             if *left > 0 {
+                if row.prompt_logprobs {
+                    // The last id's are what is sampled.
+                    *due = row.num_tokens.min(*left - 1) as usize;
+                    scored_tokens += *due as u64;
+                }
                 *left -= row.num_tokens;
                 prefill_tokens += u64::from(row.num_tokens);
             }
@@ -117,6 +145,7 @@ impl World {
         let took = costs.step
             + costs.row * decode_rows
             + costs.token * prefill_tokens
+            + costs.logprobs * scored_tokens
             + std::mem::take(&mut self.hiccup);
         let step = Step {
             decode_rows,
@@ -124,19 +153,33 @@ impl World {
             took,
         };
         self.free_at = self.free_at.max(self.now) + took;
-        self.in_flight.push_back((plan, step, self.free_at));
+        self.in_flight.push_back(Sent {
+            plan,
+            step,
+            end: self.free_at,
+            due,
+        });
         Some(step)
     }
 
     /// Sends what can be sent and takes the next answer in.
     fn step(&mut self) -> Step {
         while self.send().is_some() {}
-        let (plan, step, end) = self.in_flight.pop_front().unwrap();
-        self.now = end;
-        self.scheduler
-            .complete(self.time(), answered(&plan, 1))
-            .unwrap();
-        step
+        let sent = self.in_flight.pop_front().unwrap();
+        self.now = sent.end;
+        let mut results = rows(&sent.plan, 1);
+        for (result, due) in results.iter_mut().zip(sent.due) {
+            result.prompt_logprobs = vec![token(7); due];
+        }
+        let answer = result(&sent.plan, StepOutcome::Ok(results));
+        self.scheduler.complete(self.time(), answer).unwrap();
+        sent.step
+    }
+
+    /// Something beside the 16 chats is open.
+    fn has_prompts(&self) -> bool {
+        let stats = self.scheduler.stats();
+        stats.running + stats.waiting > 16
     }
 
     /// Chats that decode, and no sample yet of a step that has prefills too.
@@ -256,6 +299,7 @@ fn prefills_go_on_when_decoding_alone_takes_the_target() {
         step: 100_000,
         row: 1000,
         token: 1000,
+        logprobs: 0,
     };
     let steps = world.under_prompts(100);
     assert!(steps[99].prefill_tokens > 10 * BLOCK, "{:?}", steps[99]);
@@ -298,6 +342,7 @@ const SLOW: Costs = Costs {
     step: 4_000_000,
     row: 3_500_000,
     token: 2_500_000,
+    logprobs: 10_000_000,
 };
 
 fn slow_world(chats: usize) -> World {
@@ -413,6 +458,67 @@ fn step_tokens() -> usize {
     usize::try_from(BUDGET).unwrap()
 }
 
+/// What the first steps took tells nothing of logprobs, and plain prompts come between.
+#[test]
+fn prompts_with_logprobs_take_no_more_of_a_step_than_others() {
+    for (pace, most) in [(TARGET, TARGET_NS), (StepPace::Shared, 20_000_000)] {
+        for in_flight in [1, 2] {
+            let mut world = World::with_chats(pace, in_flight);
+            world.under_prompts(50);
+            while world.has_prompts() {
+                world.step();
+            }
+            let mut scored = 0;
+            for round in 0..6 {
+                world.submit_scored(4000);
+                world.submit_scored(1000);
+                if round % 2 == 0 {
+                    world.submit(4000, 1);
+                }
+                let mut steps = Vec::new();
+                while world.has_prompts() {
+                    steps.push(world.step());
+                }
+                for step in &steps {
+                    // A prompt's last token has no logprobs, and is counted as if it had. The first guess of what
+                    // they take is 4 tokens for 6.
+                    let bound = if round == 0 {
+                        most * 3 / 2
+                    } else {
+                        most + most / 50
+                    };
+                    assert!(step.took <= bound, "{in_flight} {round}: {step:?}");
+                    scored += u64::from(step.took >= most * 9 / 10);
+                }
+            }
+            // Steps are full all the same: 30,000 tokens of 120 µs, and 12,000 of 20 µs.
+            let full = (30_000 * 120_000 + 12_000 * 20_000) / most;
+            assert!(scored > full * 9 / 10, "{scored} of {full}");
+        }
+    }
+}
+
+/// The same where nothing was measured before them.
+#[test]
+fn the_first_prompt_with_logprobs_is_bounded_too() {
+    for pace in [TARGET, StepPace::Shared] {
+        let mut world = World::with_chats(pace, 2);
+        world.submit_scored(4000);
+        let steps: Vec<Step> = (0..60).map(|_| world.step()).collect();
+        let most = if pace == TARGET {
+            TARGET_NS
+        } else {
+            20_000_000
+        };
+        for step in &steps {
+            assert!(step.took <= most * 3 / 2, "{step:?}");
+        }
+        for step in &steps[10..40] {
+            assert!(step.took <= most, "{step:?}");
+        }
+    }
+}
+
 /// Nothing decodes, and the long prompt would fill every step.
 #[test]
 fn a_short_prompt_does_not_wait_for_a_long_one_that_has_the_machine() {
@@ -459,11 +565,8 @@ fn without_a_pace_the_first_prompt_has_the_step() {
     world.submit(4 * step_tokens(), 1);
     world.submit(8, 1);
     for _ in 0..4 {
-        let (plan, ..) = {
-            while world.send().is_some() {}
-            world.in_flight.front().unwrap()
-        };
-        assert_eq!(plan.rows.len(), 1);
+        while world.send().is_some() {}
+        assert_eq!(world.in_flight[0].plan.rows.len(), 1);
         world.step();
     }
 }

@@ -191,7 +191,9 @@ impl Group {
         let uncached = sequence.prompt_length.saturating_sub(computed);
         dispatcher.queue.serve(sequence, uncached);
 
-        let chunk = sequence.uncomputed().min(draft.prefill_room());
+        let chunk = sequence
+            .uncomputed()
+            .min(draft.fitting(sequence, usize::MAX));
         let rank = sequence.rank;
         let at = self
             .running

@@ -22,8 +22,8 @@ impl Group {
     ) {
         self.failed_step = Some(record.step_id);
         let smallest = self.block_size;
-        if failure == SequenceFailure::OutOfMemory && record.prefill_tokens > smallest {
-            self.prefill_limit = Some((record.prefill_tokens / 2).max(smallest));
+        if failure == SequenceFailure::OutOfMemory && record.prefill_tokens.total() > smallest {
+            self.prefill_limit = Some((record.prefill_tokens.total() / 2).max(smallest));
             self.calm_steps = 0;
             self.roll_back(dispatcher, record);
             return;

@@ -4,6 +4,7 @@ mod admit;
 mod alone;
 mod audit;
 mod complete;
+mod costs;
 mod failure;
 mod locality;
 mod pace;
@@ -22,6 +23,7 @@ use crate::pool::BlockPool;
 use crate::sequence::{SequenceIndex, narrow};
 use crate::tree::{NodeId, PrefixTree};
 use crate::types::{BlockId, GroupId, Slot, Time, TokenId};
+use costs::PrefillTokens;
 use pace::Pace;
 
 /// Blocks and who needs them.
@@ -88,7 +90,7 @@ struct StepRecord {
     /// Nodes whose blocks the step copies from.
     holds: Vec<NodeId>,
     /// Tokens of rows that do not decode.
-    prefill_tokens: usize,
+    prefill_tokens: PrefillTokens,
     /// Rows that do.
     decode_rows: usize,
     sent_at: Time,

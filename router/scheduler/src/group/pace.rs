@@ -4,7 +4,7 @@
 //! came later, to its answer. Kept are
 //! - what a step of decoding rows alone takes, for each number of rows, or for about so many;
 //! - what a prefill token adds beside decoding rows, and, until that is known, what one takes in a step of prefills
-//!   alone, which is more.
+//!   alone, which is more; both for tokens with and without logprobs of the prompt.
 //!
 //! Each is the median of the last samples: a few odd steps change nothing, and a lasting change is followed soon. What
 //! is left of the target after the decoding rows, divided by what a token adds, is the bound. An error in the first
@@ -18,11 +18,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::StepRecord;
+use super::costs::{PrefillTokens, Recent, TokenCosts, Weight};
 use crate::policy::StepPace;
 use crate::types::Time;
-
-/// Samples of each figure: the median passes over three odd ones.
-const SAMPLES: usize = 7;
 
 /// Prefill tokens in a step at least: fewer tell nothing of what one costs, and a prompt would hardly go on.
 const LEAST_TOKENS: usize = 4;
@@ -48,34 +46,6 @@ const PROBE_PERIOD: u64 = 16;
 
 /// A figure of decoding rows is old after so many steps with such rows.
 const OLD: u64 = 64;
-
-/// The last few values of a figure.
-#[derive(Debug, Default)]
-struct Recent {
-    values: [u64; SAMPLES],
-    count: usize,
-    next: usize,
-}
-
-impl Recent {
-    fn add(&mut self, value: u64) {
-        self.values[self.next] = value;
-        self.next = (self.next + 1) % SAMPLES;
-        self.count = (self.count + 1).min(SAMPLES);
-    }
-
-    /// Of two middle ones the larger.
-    fn median(&self) -> Option<u64> {
-        let mut sorted = self.values;
-        let known = &mut sorted[..self.count];
-        known.sort_unstable();
-        known.get(self.count / 2).copied()
-    }
-
-    fn largest(&self) -> Option<u64> {
-        self.values[..self.count].iter().max().copied()
-    }
-}
 
 /// What decoding rows of one number took alone.
 #[derive(Debug, Default)]
@@ -107,11 +77,11 @@ pub(super) struct Pace {
     /// Those with prefills too, since one had none.
     mixed: u64,
     /// What a prefill token added to a step with decoding rows.
-    added: Recent,
-    /// How many prefill tokens those steps had.
+    added: TokenCosts,
+    /// How many prefill tokens those steps had, counted as plain ones.
     taken: Recent,
     /// What a token took in a step of prefills alone.
-    alone: Recent,
+    alone: TokenCosts,
     /// What bounded the last step that had decoding rows.
     last_bound: Option<usize>,
 }
@@ -125,9 +95,9 @@ impl Pace {
             decode_steps: BTreeMap::new(),
             answered: 0,
             mixed: 0,
-            added: Recent::default(),
+            added: TokenCosts::default(),
             taken: Recent::default(),
-            alone: Recent::default(),
+            alone: TokenCosts::default(),
             last_bound: None,
         }
     }
@@ -146,16 +116,17 @@ impl Pace {
         }
         let took = nanoseconds(now.0.saturating_sub(began.0));
         let (rows, tokens) = (record.decode_rows, record.prefill_tokens);
+        let count = self.count(tokens);
         // A few tokens tell little about one.
-        let tells = tokens >= LEAST_TOKENS;
+        let tells = count >= LEAST_TOKENS;
         if rows == 0 {
             if tells {
-                self.alone.add(took / tokens as u64);
+                self.alone.note(took, tokens);
             }
             return;
         }
         self.answered += 1;
-        if tokens == 0 {
+        if count == 0 {
             self.mixed = 0;
             self.add_decode_step(rows, took);
             return;
@@ -167,9 +138,8 @@ impl Pace {
             self.add_decode_step(rows, took);
         }
         if tells {
-            let cost = took.saturating_sub(base).div_ceil(tokens as u64);
-            self.added.add(cost);
-            self.taken.add(tokens as u64);
+            self.added.note(took.saturating_sub(base), tokens);
+            self.taken.add(count as u64);
         }
     }
 
@@ -179,8 +149,19 @@ impl Pace {
         steps.sampled_at = self.answered;
     }
 
-    /// Most prefill tokens in a step with `rows` decoding rows: a few at least, so that prefills go on; now and then
-    /// none, to see what the rows take alone. No bound without decoding rows.
+    /// How many plain tokens a scored one counts for: beside decoding rows, or as in steps of prefills alone.
+    pub(super) fn weight(&self) -> Weight {
+        let known = self.added.weight().or_else(|| self.alone.weight());
+        known.unwrap_or(Weight::ASSUMED)
+    }
+
+    /// These tokens, counted as plain ones.
+    fn count(&self, tokens: PrefillTokens) -> usize {
+        tokens.plain + self.weight().count(tokens.scored)
+    }
+
+    /// Most prefill tokens in a step with `rows` decoding rows, counted as plain ones: a few at least, so that prefills
+    /// go on; now and then none, to see what the rows take alone. No bound without decoding rows.
     pub(super) fn bound(&mut self, rows: usize, line: Line) -> usize {
         if rows == 0 {
             return usize::MAX;
@@ -200,12 +181,12 @@ impl Pace {
         let left = target.saturating_sub(base);
         let fits = |cost: u64| usize::try_from(left / cost.max(1)).unwrap_or(usize::MAX);
         let cautious = CAUTIOUS_BLOCKS * self.block_size;
-        let bound = match (self.added.median(), self.taken.largest()) {
+        let bound = match (self.added.plain(), self.taken.largest()) {
             (Some(cost), Some(taken)) => {
                 let taken = usize::try_from(taken).unwrap_or(usize::MAX);
                 fits(cost).min(taken.saturating_mul(GROWTH).max(cautious))
             }
-            _ => self.alone.median().map_or(cautious, fits),
+            _ => self.alone.plain().map_or(cautious, fits),
         };
         let bound = bound.max(LEAST_TOKENS);
         self.last_bound = Some(bound);

@@ -1,9 +1,10 @@
 //! Planning a step: running decodes first, then prefills already started, then the queue.
 
+use super::costs::{PrefillTokens, Weight};
 use super::{Group, RowRecord, StepRecord};
 use crate::dispatcher::Dispatcher;
 use crate::planted::{self, Bug};
-use crate::sequence::{SequenceIndex, narrow};
+use crate::sequence::{Sequence, SequenceIndex, narrow};
 use crate::types::{DueMask, Row, StepPlan};
 
 /// A step being planned.
@@ -12,15 +13,37 @@ pub(super) struct Draft {
     pub(super) record: StepRecord,
     /// Budget not yet given out.
     pub(super) tokens_left: usize,
-    /// The part of it that prefills may have.
+    /// The part of it that prefills may have, counted in plain tokens.
     pub(super) prefill_left: usize,
+    /// How much of that a scored token takes.
+    pub(super) scored_weight: Weight,
     pub(super) preempted: bool,
 }
 
 impl Draft {
-    /// Most tokens for one more prefill row.
+    /// Most plain tokens for one more prefill row.
     pub(super) fn prefill_room(&self) -> usize {
         self.tokens_left.min(self.prefill_left)
+    }
+
+    /// Most tokens of one more prefill row, for this many plain ones.
+    pub(super) fn fitting(&self, sequence: &Sequence, room: usize) -> usize {
+        let room = room.min(self.prefill_left);
+        let tokens = if sequence.is_being_scored() {
+            self.scored_weight.fitting(room)
+        } else {
+            room
+        };
+        tokens.min(self.tokens_left)
+    }
+
+    /// How many plain tokens so many of a prefill count for.
+    pub(super) fn count(&self, sequence: &Sequence, num_tokens: usize) -> usize {
+        if sequence.is_being_scored() {
+            self.scored_weight.count(num_tokens)
+        } else {
+            num_tokens
+        }
     }
 }
 
@@ -78,7 +101,10 @@ impl Group {
         self.plan_decodes(dispatcher, draft);
         let share = self.prefill_share(dispatcher);
         let is_bounded = share < draft.prefill_room();
-        draft.prefill_left = draft.prefill_left.min(share);
+        if share < usize::MAX {
+            draft.prefill_left = draft.prefill_left.min(share);
+            draft.scored_weight = self.pace.weight();
+        }
         if !self.divide_share(dispatcher, draft, is_bounded) {
             self.plan_prefills(dispatcher, draft);
             self.admit_waiting(dispatcher, draft);
@@ -99,13 +125,14 @@ impl Group {
                 step_id: 0,
                 rows,
                 holds: Vec::new(),
-                prefill_tokens: 0,
+                prefill_tokens: PrefillTokens::default(),
                 decode_rows: 0,
                 sent_at: dispatcher.now,
             },
             tokens_left: dispatcher.config.max_batch_tokens as usize
                 + usize::from(planted::is(Bug::BudgetOffByOne)),
             prefill_left: self.prefill_limit.unwrap_or(usize::MAX),
+            scored_weight: Weight::ONE,
             preempted: false,
         }
     }
@@ -186,8 +213,16 @@ impl Group {
         index: SequenceIndex,
         num_tokens: usize,
     ) {
-        draft.prefill_left -= num_tokens;
-        draft.record.prefill_tokens += num_tokens;
+        let sequence = &dispatcher.sequences[index];
+        // One token goes on where there is room for less than that.
+        let count = draft.count(sequence, num_tokens);
+        draft.prefill_left = draft.prefill_left.saturating_sub(count);
+        let tokens = &mut draft.record.prefill_tokens;
+        if sequence.is_being_scored() {
+            tokens.scored += num_tokens;
+        } else {
+            tokens.plain += num_tokens;
+        }
         self.add_row(dispatcher, draft, index, num_tokens);
     }
 

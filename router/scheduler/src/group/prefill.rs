@@ -16,7 +16,7 @@ const LANES: usize = 4;
 const OTHERS_PART: usize = 8;
 
 impl Group {
-    /// Most prefill tokens of the step being planned, for the sake of its decoding rows.
+    /// Most prefill tokens, counted as plain ones, of the step being planned, for the sake of its decoding rows.
     pub(super) fn prefill_share(&mut self, dispatcher: &Dispatcher) -> usize {
         let rows = self.decodes.len();
         if rows == 0 || !self.pace.is_bounding() {
@@ -63,7 +63,8 @@ impl Group {
             return false;
         };
         let room = draft.prefill_room();
-        let uncomputed = dispatcher.sequences[first].uncomputed();
+        let sequence = &dispatcher.sequences[first];
+        let uncomputed = draft.count(sequence, sequence.uncomputed());
         let kept = if is_bounded {
             room.div_ceil(2).min(uncomputed)
         } else if uncomputed > room {
@@ -71,7 +72,8 @@ impl Group {
         } else {
             return false;
         };
-        let class = dispatcher.sequences[first].rank.0;
+        let class = sequence.rank.0;
+        let first_row = draft.fitting(sequence, kept);
         let others: Vec<SequenceIndex> = self
             .started_prefills(dispatcher)
             .skip(1)
@@ -79,7 +81,7 @@ impl Group {
             .take(LANES - 1)
             .collect();
         let admits = others.len() < LANES - 1 && self.is_next_of_class(dispatcher, class);
-        if (others.is_empty() && !admits) || self.room(dispatcher, first) < kept {
+        if (others.is_empty() && !admits) || self.room(dispatcher, first) < first_row {
             return false;
         }
         draft.prefill_left = room - kept;
@@ -114,7 +116,7 @@ impl Group {
         next.is_some_and(|&index| dispatcher.sequences[index].rank.0 <= class)
     }
 
-    /// A row of at most `limit` tokens, as far as there are tokens and blocks.
+    /// A row of at most so many plain tokens, or of what counts for as many, as far as there are tokens and blocks.
     fn plan_prefill(
         &mut self,
         dispatcher: &mut Dispatcher,
@@ -122,10 +124,10 @@ impl Group {
         index: SequenceIndex,
         limit: usize,
     ) {
-        let wanted = dispatcher.sequences[index].uncomputed();
-        let chunk = wanted
-            .min(limit)
-            .min(draft.prefill_room())
+        let sequence = &dispatcher.sequences[index];
+        let chunk = sequence
+            .uncomputed()
+            .min(draft.fitting(sequence, limit))
             .min(self.room(dispatcher, index));
         if chunk > 0 {
             self.add_prefill_row(dispatcher, draft, index, chunk);
