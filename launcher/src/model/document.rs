@@ -172,7 +172,7 @@ fn folder_files(folder: &Path, settings: &ModelSettings, log: &Log) -> Result<Mo
         tokenizer: TokenizerSource::TokenizerJson {
             path: tokenizer.tokenizer,
         },
-        tokenizer_config: tokenizer_config.or(tokenizer.config),
+        tokenizer_config: tokenizer.config.or(tokenizer_config),
         chat_template: existing("chat_template.jinja").or_else(|| existing("chat_template.json")),
         generation_config,
         config,

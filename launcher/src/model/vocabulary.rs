@@ -9,13 +9,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// A part of the hash: what an older launcher made is not taken for what this one makes.
-const FORMAT: &str = "headrace tokenizer 1";
+const FORMAT: &str = "headrace tokenizer 2";
 
 /// What a folder's tokenizer is read from.
 #[derive(Debug)]
 pub(super) struct TokenizerFiles {
     pub(super) tokenizer: PathBuf,
-    /// For folders without a `tokenizer_config.json`.
+    /// Goes before the folder's `tokenizer_config.json`.
     pub(super) config: Option<PathBuf>,
 }
 
@@ -29,10 +29,10 @@ pub(super) fn tokenizer(folder: &Path, log: &Log) -> Result<TokenizerFiles, Fail
         });
     }
     let Some(source) = headrace_vocabulary::find(folder) else {
-        let hint = if folder.join("vocab.json").exists() {
-            " (vocab.json is there, but only tokenizer.model, tekken.json and tiktoken lists can be converted)"
+        let hint = if folder.join("vocab.txt").exists() {
+            " (vocab.txt is there, but WordPiece vocabularies are not converted)"
         } else {
-            ", nor a tokenizer.model, tekken.json or tiktoken list to make it from"
+            ", nor a tokenizer.model, tekken.json, tiktoken list or vocab.json with merges.txt to make it from"
         };
         let line = format!("{}: no such file{hint}", path.display());
         return Err(Failure::new(line));
@@ -48,9 +48,10 @@ pub(super) fn tokenizer(folder: &Path, log: &Log) -> Result<TokenizerFiles, Fail
             kept.display()
         ));
     }
-    let files = TokenizerFiles {
+    let config = kept.join("tokenizer_config.json");
+    let mut files = TokenizerFiles {
         tokenizer: kept.join("tokenizer.json"),
-        config: Some(kept.join("tokenizer_config.json")),
+        config: config.is_file().then(|| config.clone()),
     };
     if files.tokenizer.is_file() {
         log.info(&format!(
@@ -67,6 +68,7 @@ pub(super) fn tokenizer(folder: &Path, log: &Log) -> Result<TokenizerFiles, Fail
             kept.display()
         ))
     })?;
+    files.config = made.config.is_some().then_some(config);
     log.info(&format!(
         "{} was converted to {}",
         source.display(),
@@ -103,9 +105,10 @@ fn keep(folder: &Path, made: &headrace_vocabulary::Converted) -> std::io::Result
         .prefix(".new-")
         .tempdir_in(parent)?;
     for (name, bytes) in [
-        ("tokenizer.json", &made.tokenizer),
-        ("tokenizer_config.json", &made.config),
+        ("tokenizer.json", Some(&made.tokenizer)),
+        ("tokenizer_config.json", made.config.as_ref()),
     ] {
+        let Some(bytes) = bytes else { continue };
         let mut file = std::fs::File::create(new.path().join(name))?;
         file.write_all(bytes)?;
         file.sync_all()?;

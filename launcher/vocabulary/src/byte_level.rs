@@ -58,11 +58,11 @@ pub(crate) fn model(
     }))
 }
 
-/// Words of `pattern`, then bytes to letters.
-pub(crate) fn pre_tokenizer(pattern: &str) -> Value {
+/// Words of `pattern`, then bytes to letters. `adds_space`: before every word that has none, as the library has it.
+pub(crate) fn pre_tokenizer(pattern: &str, adds_space: bool) -> Value {
     json!({"type": "Sequence", "pretokenizers": [
         {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false},
-        {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
+        {"type": "ByteLevel", "add_prefix_space": adds_space, "trim_offsets": true, "use_regex": false},
     ]})
 }
 

@@ -168,6 +168,7 @@ pub(crate) fn convert(bytes: &[u8], beside: &Beside) -> Result<Converted, String
         begin,
         end: None,
         named: texts,
+        dropped: &[],
     }
     .write(beside)
 }

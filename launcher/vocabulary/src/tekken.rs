@@ -131,13 +131,14 @@ pub(crate) fn convert(bytes: &[u8], beside: &Beside) -> Result<Converted, String
     Pipeline {
         model,
         normalizer: Value::Null,
-        pre_tokenizer: pre_tokenizer(&file.config.pattern),
+        pre_tokenizer: pre_tokenizer(&file.config.pattern, false),
         decoder: decoder(),
         processor: Some(processor()),
         added,
         begin,
         end: None,
         named: texts,
+        dropped: &[],
     }
     .write(beside)
 }

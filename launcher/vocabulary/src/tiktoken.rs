@@ -8,15 +8,21 @@ use crate::write::{Pipeline, check_added};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashSet};
 
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const QWEN: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+pub(crate) const QWEN: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+/// Han apart from other letters, which are cut where the case falls.
+const KIMI: &str = r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 /// What the family's code says.
 struct Family {
     pattern: &'static str,
     normalizer: Value,
     special: Vec<String>,
+    /// A `tokenizer_config.json` names some of `special`; else it names all of them, or none.
+    names_some: bool,
     /// `bos_token` and the like, out of `special`.
     named: Vec<(&'static str, &'static str)>,
     adds_begin: bool,
@@ -24,27 +30,15 @@ struct Family {
 
 pub(crate) fn convert(bytes: &[u8], name: &str, beside: &Beside) -> Result<Converted, String> {
     let ranks = read(bytes)?;
-    let Some(family) = family(name, beside) else {
+    let Some(family) = family(name, ranks.len(), beside) else {
         let kind = beside.model_type.as_deref().unwrap_or("?");
+        let class = beside.class().unwrap_or("?");
         return Err(format!(
-            "a tiktoken list does not say how words are cut, and `model_type` {kind:?} is of no known family (llama, qwen)"
+            "a tiktoken list does not say how words are cut, and `tokenizer_class` {class:?}, `model_type` {kind:?} is \
+             of no known family (llama, qwen, and Kimi's TikTokenTokenizer)"
         ));
     };
-    let size = ranks.len();
-    check_added(size, beside)?;
-    let mut added: Vec<(u32, Added)> = beside
-        .added
-        .iter()
-        .filter(|(id, _)| **id as usize >= size)
-        .map(|(id, token)| (*id, token.clone()))
-        .collect();
-    if added.is_empty() {
-        let first = u32::try_from(size).map_err(|error| error.to_string())?;
-        let special = family.special.iter().cloned();
-        added = (first..)
-            .zip(special.map(|text| Added::new(text, true)))
-            .collect();
-    }
+    let added = added(ranks.len(), &family, beside)?;
     let find = |text: &str| {
         added
             .iter()
@@ -66,15 +60,55 @@ pub(crate) fn convert(bytes: &[u8], name: &str, beside: &Beside) -> Result<Conve
     Pipeline {
         model: model(&ranks, 0, std::iter::empty())?,
         normalizer: family.normalizer,
-        pre_tokenizer: pre_tokenizer(family.pattern),
+        pre_tokenizer: pre_tokenizer(family.pattern, false),
         decoder: decoder(),
         processor: Some(processor()),
         begin,
         end: None,
         named,
+        dropped: &[],
         added,
     }
     .write(beside)
+}
+
+/// Special tokens after the ranks.
+fn added(size: usize, family: &Family, beside: &Beside) -> Result<Vec<(u32, Added)>, String> {
+    let first = u32::try_from(size).map_err(|error| error.to_string())?;
+    let known = || {
+        let special = family.special.iter().cloned();
+        (first..).zip(special.map(|text| Added::new(text, true)))
+    };
+    let listed = beside.added.range(first..);
+    let mut listed: BTreeMap<u32, Added> = listed.map(|(id, token)| (*id, token.clone())).collect();
+    if family.names_some {
+        if let Some((id, token)) = listed
+            .range(first..)
+            .find(|(id, _)| (**id - first) as usize >= family.special.len())
+        {
+            return Err(format!(
+                "the added token {:?} has the id {id}, and {} special tokens follow the {size} ranks",
+                token.content,
+                family.special.len()
+            ));
+        }
+        for (id, token) in known() {
+            listed.entry(id).or_insert(token);
+        }
+    } else {
+        check_added(size, beside)?;
+        if listed.is_empty() {
+            listed.extend(known());
+        }
+    }
+    let mut texts = HashSet::new();
+    match listed.values().find(|token| !texts.insert(&token.content)) {
+        Some(token) => Err(format!(
+            "the special token {:?} is there twice",
+            token.content
+        )),
+        None => Ok(listed.into_iter().collect()),
+    }
 }
 
 fn read(bytes: &[u8]) -> Result<Vec<Vec<u8>>, String> {
@@ -100,7 +134,10 @@ fn read(bytes: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     Ok(ranks)
 }
 
-fn family(name: &str, beside: &Beside) -> Option<Family> {
+fn family(name: &str, size: usize, beside: &Beside) -> Option<Family> {
+    if beside.class() == Some("TikTokenTokenizer") {
+        return Some(kimi(size));
+    }
     if beside
         .own_class()
         .is_some_and(|class| class != "QWenTokenizer")
@@ -146,6 +183,7 @@ fn llama3(is_newer: bool) -> Family {
         pattern: LLAMA3,
         normalizer: Value::Null,
         special,
+        names_some: false,
         named: vec![
             ("bos_token", "<|begin_of_text|>"),
             ("eos_token", "<|end_of_text|>"),
@@ -163,10 +201,25 @@ fn qwen() -> Family {
         pattern: QWEN,
         normalizer: json!({"type": "NFC"}),
         special,
+        names_some: false,
         named: vec![
             ("eos_token", "<|endoftext|>"),
             ("pad_token", "<|endoftext|>"),
         ],
+        adds_begin: false,
+    }
+}
+
+/// Kimi's 256 places, of which `tokenizer_config.json` names those that have a meaning.
+fn kimi(size: usize) -> Family {
+    Family {
+        pattern: KIMI,
+        normalizer: Value::Null,
+        special: (size..size + 256)
+            .map(|id| format!("<|reserved_token_{id}|>"))
+            .collect(),
+        names_some: true,
+        named: vec![("bos_token", "[BOS]"), ("eos_token", "[EOS]")],
         adds_begin: false,
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Pipeline {
     pub(crate) end: Option<(String, u32)>,
     /// `bos_token` and the like, where no file names them.
     pub(crate) named: Vec<(&'static str, String)>,
+    /// Keys of the configuration that mean nothing to this vocabulary's class.
+    pub(crate) dropped: &'static [&'static str],
 }
 
 impl Pipeline {
@@ -64,15 +66,13 @@ impl Pipeline {
             "decoder": self.decoder,
             "model": self.model,
         });
-        let mut config = Map::new();
-        for (key, text) in self.named {
-            let text = beside.named(key).unwrap_or(text);
-            config.insert(key.to_owned(), text.into());
-        }
         let bytes = |value: &Value| serde_json::to_vec(value).map_err(|error| error.to_string());
         Ok(Converted {
             tokenizer: bytes(&tokenizer)?,
-            config: bytes(&Value::Object(config))?,
+            config: match beside.config(self.named, self.dropped) {
+                Some(config) => Some(bytes(&Value::Object(config))?),
+                None => None,
+            },
         })
     }
 }

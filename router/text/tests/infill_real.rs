@@ -24,7 +24,7 @@ fn load(folder: &Path) -> Tokenizer {
     let kept = tempfile::tempdir().unwrap();
     let path = |name: &str| kept.path().join(name);
     std::fs::write(path("tokenizer.json"), &made.tokenizer).unwrap();
-    std::fs::write(path("config.json"), &made.config).unwrap();
+    std::fs::write(path("config.json"), made.config.unwrap()).unwrap();
     Tokenizer::from_file(&path("tokenizer.json"), Some(&path("config.json"))).unwrap()
 }
 

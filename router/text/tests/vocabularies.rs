@@ -36,16 +36,19 @@ fn load(folder: &Path) -> Arc<Tokenizer> {
     let tokenizer = kept.path().join("tokenizer.json");
     std::fs::write(&tokenizer, &made.tokenizer).unwrap();
     let mut config = folder.join("tokenizer_config.json");
-    if !config.exists() {
+    if let Some(bytes) = made.config {
         config = kept.path().join("tokenizer_config.json");
-        std::fs::write(&config, &made.config).unwrap();
+        std::fs::write(&config, bytes).unwrap();
     }
     Arc::new(Tokenizer::from_file(&tokenizer, Some(&config)).unwrap())
 }
 
 /// Every text of the goldens to ids and back.
 fn check(tokenizer: &Arc<Tokenizer>, name: &str) {
-    let texts: Vec<String> = serde_json::from_value(GOLDEN["texts"].clone()).unwrap();
+    let mut texts: Vec<String> = serde_json::from_value(GOLDEN["texts"].clone()).unwrap();
+    if let Some(more) = GOLDEN[name].get("more") {
+        texts.extend(serde_json::from_value::<Vec<String>>(more.clone()).unwrap());
+    }
     let rows = GOLDEN[name]["ids"].as_array().unwrap();
     assert_eq!(rows.len(), texts.len());
     let mut differing = Vec::new();
@@ -168,6 +171,59 @@ fn llama_3_s_list_of_ranks() {
             assert_eq!(ids(&tokenizer), ids(&expected), "{text:?}");
         }
     }
+}
+
+/// Kimi's words and special tokens; the ranks are Qwen's, which are in a package.
+#[test]
+fn kimi_s_list_of_ranks() {
+    let ranks = std::fs::read(real("qwen_tiktoken").join("qwen.tiktoken")).unwrap();
+    let size = std::str::from_utf8(&ranks).unwrap().lines().count();
+    let token = |text: &str, special: bool| {
+        json!({
+            "content": text, "special": special, "lstrip": false, "normalized": false, "rstrip": false,
+            "single_word": false,
+        })
+    };
+    let mut listed = serde_json::Map::new();
+    for (place, text) in [
+        (0, "[BOS]"),
+        (1, "[EOS]"),
+        (2, "<|im_end|>"),
+        (3, "<|im_user|>"),
+        (11, "<|tool_calls_section_begin|>"),
+        (17, "<|im_middle|>"),
+        (254, "[UNK]"),
+        (255, "[PAD]"),
+    ] {
+        listed.insert((size + place).to_string(), token(text, place != 11));
+    }
+    let mut config = json!({
+        "tokenizer_class": "TikTokenTokenizer", "added_tokens_decoder": listed,
+        "auto_map": {"AutoTokenizer": ["tokenization_kimi.TikTokenTokenizer", null]},
+        "bos_token": "[BOS]", "eos_token": "[EOS]", "pad_token": "[PAD]", "unk_token": "[UNK]",
+    });
+    let with = |config: &Value| {
+        folder(&[
+            ("tiktoken.model", &ranks),
+            ("tokenizer_config.json", config.to_string().as_bytes()),
+        ])
+    };
+    let tokenizer = load(with(&config).path());
+    check(&tokenizer, "kimi_over_qwen");
+    let id = |place| u32::try_from(size + place).unwrap();
+    assert_eq!(tokenizer.vocab_size(), id(256));
+    assert_eq!(tokenizer.eos_ids(), [id(1)]);
+    assert!(tokenizer.is_special(id(4)) && !tokenizer.is_special(id(11)));
+    // Nothing is put before a text.
+    let text = tokenizer.encode("a", true, SpecialText::Parse).unwrap();
+    assert_eq!(text.ids.len(), 1);
+
+    config["added_tokens_decoder"][(size + 256).to_string()] = token("<x>", true);
+    let error = convert(&with(&config).path().join("tiktoken.model")).unwrap_err();
+    assert!(
+        error.to_string().contains("256 special tokens follow"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -31,6 +31,37 @@ QWEN_WORDS = (
 )
 
 
+KIMI_WORDS = "|".join(
+    [
+        r"[\p{Han}]+",
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*"
+        r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+"
+        r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+        r"\p{N}{1,3}",
+        r" ?[^\s\p{L}\p{N}]+[\r\n]*",
+        r"\s*[\r\n]+",
+        r"\s+(?!\S)",
+        r"\s+",
+    ]
+)
+
+
+# Letters that the rules change, with marks and in clusters.
+RULED = [
+    "\uff34\uff45\uff58\uff54\u3000\uff11\uff12",
+    "\uff76\uff9e\uff77\uff9e \u30cf\u309a",
+    "\uff21\u0301\u0327 \uff1e\u0326 \u00bd\u0303",
+    "e\u0301 \u0041\u030a \u1112\u1161\u11ab \u0d4a",
+    "\u2460\u2122\u00b2\ufb03\u01c4 \u3392\u33a1",
+    "a\u200bb\u00adc\u2060d\ufeffe\u0007f",
+    "\u00a0\u2003x\u3000\u2028y\t\tz",
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467 \u2764\ufe0f",
+    "\u0344 \u0340a \u2126 \u212b",
+    "\u00b4\u0301 \u2026\u2026 \u2025",
+]
+
+
 def texts():
     """The golden texts, runs, and words of every kind put together."""
     found = json.loads((HERE / "strings.json").read_text())
@@ -84,30 +115,30 @@ def cut(text, special, encode):
     return ids
 
 
-def rows(special, encode, decode):
+def rows(special, encode, decode, more=()):
     """Ids of every text, and what comes back where it is another text."""
-    all_texts = texts()
+    all_texts = [*texts(), *more]
     ids = [cut(text, special, encode) for text in all_texts]
     control = set(special.values())
     back = {}
     for index, (text, found) in enumerate(zip(all_texts, ids, strict=True)):
         if not control.intersection(found) and decode(found) != text:
             back[str(index)] = decode(found)
-    return {"ids": ids, "back": back}
+    return {"ids": ids, "back": back, "more": list(more)}
 
 
-def sentence_piece(model):
+def sentence_piece(model, more=()):
     """Rows of a SentencePiece model, as bytes."""
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     proto = sentencepiece_model_pb2.ModelProto.FromString(model)
     special = {
         piece.piece: number for number, piece in enumerate(proto.pieces) if piece.type in (2, 3, 4)
     }
-    return rows(special, processor.encode, processor.decode)
+    return rows(special, processor.encode, processor.decode, more)
 
 
-def trained(**options):
-    """A tiny model of our own, and its rows."""
+def trained(more=(), *, keeps_rules=True, **options):
+    """A tiny model of our own, and its rows; without its rules for letters if they are the package's."""
     lines = [text for text in json.loads((HERE / "strings.json").read_text()) if text.strip()] * 3
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
@@ -119,9 +150,15 @@ def trained(**options):
         **options,
     )
     proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
+    # Where the files were is no part of the golden.
     proto.trainer_spec.ClearField("input")
+    proto.normalizer_spec.ClearField("normalization_rule_tsv")
     data = proto.SerializeToString()
-    return {"model": base64.b64encode(data).decode(), **sentence_piece(data)}
+    found = sentence_piece(data, more)
+    if not keeps_rules:
+        proto.normalizer_spec.ClearField("precompiled_charsmap")
+        data = proto.SerializeToString()
+    return {"model": base64.b64encode(data).decode(), **found}
 
 
 def tekken(path):
@@ -150,6 +187,35 @@ def qwen(path):
         special,
         lambda text: encoding.encode(unicodedata.normalize("NFC", text), disallowed_special=()),
         encoding.decode,
+    )
+
+
+def kimi(path):
+    """Kimi's words and special tokens over the ranks of another list, for its own is in no package."""
+    ranks = tiktoken.load.load_tiktoken_bpe(str(path))
+    names = {0: "[BOS]", 1: "[EOS]", 2: "<|im_end|>", 3: "<|im_user|>", 17: "<|im_middle|>"}
+    names |= {11: "<|tool_calls_section_begin|>", 254: "[UNK]", 255: "[PAD]"}
+    special = {
+        names.get(place, f"<|reserved_token_{len(ranks) + place}|>"): len(ranks) + place
+        for place in range(256)
+    }
+    encoding = tiktoken.Encoding(
+        "kimi", pat_str=KIMI_WORDS, mergeable_ranks=ranks, special_tokens={}
+    )
+    more = [
+        "\u4e2d\u6587English\u6df7\u5408",
+        "\u4ed6\u8bf4'It'S fine'\u7136\u540eGPT4\u53d1\u5e03\u4e8e2023\u5e743\u670814\u65e5",
+        "camelCase HTTPServer parseJSON iPhone McDonald'S x'LL",
+        "\u6f22\u5b57\u3068\u304b\u306aKanji\u3001\u30ab\u30bf\u30ab\u30ca",
+        "\u3007\u3005\u4e00 \u0301a \u01c5 \u02b0x",
+        "<|im_user|>user<|im_middle|>\u4f60\u597d<|im_end|>[EOS]",
+        f"<|reserved_token_{len(ranks) + 4}|> <|reserved_token_{len(ranks)}|>",
+    ]
+    return rows(
+        special,
+        lambda text: encoding.encode(text, disallowed_special=()),
+        encoding.decode,
+        more,
     )
 
 
@@ -185,6 +251,15 @@ def main():
         "tekken_240718": tekken(DATA / "tekken_240718/tekken.json"),
         "tekken_240911": tekken(DATA / "tekken_240911/tekken.json"),
         "qwen_tiktoken": qwen(DATA / "qwen_tiktoken/qwen.tiktoken"),
+        "kimi_over_qwen": kimi(DATA / "qwen_tiktoken/qwen.tiktoken"),
+        # T5's rules for letters, which the package has in a file of its own.
+        "tiny_nmt_nfkc": trained(
+            more=RULED,
+            keeps_rules=False,
+            model_type="unigram",
+            vocab_size=400,
+            normalization_rule_name="nmt_nfkc",
+        ),
         # Small ones for every switch: rules, spaces kept or not, a space before the text or not, bytes or not.
         "tiny_unigram": trained(
             model_type="unigram",
