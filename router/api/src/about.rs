@@ -97,8 +97,8 @@ pub struct ServerFlags {
     pub payload_limit: usize,
     /// `fcfs` or `lpm`.
     pub schedule_policy: &'static str,
-    /// Aim for the time between two tokens, in milliseconds.
-    pub target_itl_ms: Option<u32>,
+    /// `auto`, `off`, or the time of a step in milliseconds to aim at.
+    pub target_itl_ms: TargetItl,
     /// Seconds that a stream may stay unread.
     pub stall_timeout: u64,
     /// Grammars are refused.
@@ -111,6 +111,16 @@ pub struct ServerFlags {
     pub prefix_caching: bool,
     /// Keys are set.
     pub has_api_keys: bool,
+}
+
+/// `--target-itl-ms` as it is in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum TargetItl {
+    /// `auto` or `off`.
+    Word(&'static str),
+    /// Milliseconds.
+    Milliseconds(u32),
 }
 
 /// Limits in force.

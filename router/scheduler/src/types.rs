@@ -247,7 +247,7 @@ pub enum SubmitError {
         waiting: usize,
     },
     /// What waits already takes longer than its deadline allows, at the rate of late.
-    #[error("it would wait for {}s, beyond its deadline", predicted.as_secs_f32())]
+    #[error("it would wait for {:.3} s, beyond its deadline", predicted.as_secs_f64())]
     DeadlineTooClose {
         /// How long it would wait.
         predicted: Duration,

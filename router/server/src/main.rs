@@ -171,7 +171,7 @@ fn load_model(document: ModelDocument, state: &AppState, link: &LauncherLink) {
             state.set_model(services);
             engine.services_ready();
             tracing::info!(
-                milliseconds = begun.elapsed().as_secs_f64() * 1e3,
+                milliseconds = logging::milliseconds(begun.elapsed()),
                 "the tokenizer is ready"
             );
         }

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use headrace_api::about::{
     ModelInfo, ServerFlags, ServerInfo, ServerLimits, ServerLoad, ServerState, ServerWeights,
-    Version,
+    TargetItl, Version,
 };
 use headrace_api::tokenize::TokenizerInfo;
 use headrace_control::{SchedulePolicy, Weights};
@@ -167,7 +167,11 @@ fn flags(state: &AppState) -> ServerFlags {
             SchedulePolicy::Fcfs => "fcfs",
             SchedulePolicy::Lpm => "lpm",
         },
-        target_itl_ms: config.target_itl_ms,
+        target_itl_ms: match config.target_itl_ms {
+            None => TargetItl::Word("auto"),
+            Some(0) => TargetItl::Word("off"),
+            Some(milliseconds) => TargetItl::Milliseconds(milliseconds),
+        },
         stall_timeout: config.stall_timeout_seconds,
         disable_grammar_support: config.disable_grammar_support,
         lenient_grammar: config.lenient_grammar,

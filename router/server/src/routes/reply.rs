@@ -120,7 +120,8 @@ fn add_timing(state: &AppState, log: &RequestLog, measure: Measure, response: &m
     let headers = response.headers_mut();
     add_compute(state, measure.characters, headers);
     if measure.compute_time {
-        insert_static(headers, "x-compute-time", total.as_secs_f64().to_string());
+        let seconds = format!("{:.3}", total.as_secs_f64());
+        insert_static(headers, "x-compute-time", seconds);
     }
     let milliseconds = |duration: Duration| duration.as_millis().to_string();
     insert_static(headers, "x-total-time", milliseconds(total));

@@ -91,6 +91,23 @@ async fn tokenize_has_one_shape_at_both_paths() {
 }
 
 #[tokio::test]
+async fn the_pace_is_shown_as_its_flag_is_given() {
+    for (milliseconds, shown) in [
+        (None, json!("auto")),
+        (Some(0), json!("off")),
+        (Some(40), json!(40)),
+    ] {
+        let config = RouterConfig {
+            target_itl_ms: milliseconds,
+            ..config()
+        };
+        let server = Server::start(config, says(greeting())).await;
+        let info = server.get("/server_info").await.json();
+        assert_eq!(info["flags"]["target_itl_ms"], shown);
+    }
+}
+
+#[tokio::test]
 async fn the_server_tells_no_secret() {
     let config = RouterConfig {
         api_keys: vec![key("a", 0)],
