@@ -155,6 +155,7 @@ fn download(flags: &DownloadFlags, log: &Log) -> Result<u8, Failure> {
         return Ok(0);
     };
     let python = crate::python::find(flags.python.as_deref())?;
+    crate::python::check(&python, flags.python.is_some())?;
     let (sender, events) = channel();
     watch_signals(sender.clone())
         .map_err(|error| Failure::new(format!("signals cannot be watched: {error}")))?;

@@ -113,6 +113,7 @@ fn read_with(
     variables::refuse(&variable)?;
     let mut warnings = checks::without_effect(&flags, &given);
     warnings.extend(checks::rounded(&flags));
+    warnings.extend(checks::origins_of_nobody(&flags));
     for warning in &mut warnings {
         *warning = origins.explain(warning);
     }

@@ -1,4 +1,4 @@
-//! Faults at the start: one line on standard error that names the thing, within five seconds, and nothing left.
+//! Faults at the start: one line on standard error that names the thing, soon, and nothing left.
 #![allow(clippy::unwrap_used, reason = "what a test needs and lacks fails it")]
 #![allow(clippy::too_many_lines, reason = "tables of cases")]
 
@@ -131,6 +131,10 @@ fn flags() {
         ),
         (&["--prometheus-port", "3000"], &["--prometheus-port 3000"]),
         (&["--python", "/no/python"], &["--python /no/python"]),
+        (
+            &["--cors-allow-origin", "a b"],
+            &["--cors-allow-origin a b: "],
+        ),
         (&["--usage-stats", "maybe"], &["--usage-stats", "maybe"]),
         (&["dance"], &["dance"]),
     ];

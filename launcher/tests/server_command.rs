@@ -129,6 +129,14 @@ fn what_is_not_here_is_refused_in_one_line() {
         ),
         (&["download-weights", ""], "error: MODEL_ID: is empty"),
         (
+            &["download-weights", ID, "--python", "/bin/false"],
+            "error: --python /bin/false: ",
+        ),
+        (
+            &["download-weights", ID, "--revision"],
+            "error: --revision: needs a value",
+        ),
+        (
             &[],
             "a subcommand is needed: `text-generation-server download-weights MODEL_ID`",
         ),

@@ -207,6 +207,7 @@ fn variables_that_say_nothing_are_warned_of() {
         ("LOG_COLORIZE", "blue"),
         ("LOG_LEVEL", "loud"),
         ("NGROK", "1"),
+        ("CORS_ALLOW_ORIGIN", "example.org"),
         ("FAKE_WORKER", "refuse"),
     ];
     let ended = stage.run(&flags, &variables);
@@ -214,11 +215,40 @@ fn variables_that_say_nothing_are_warned_of() {
         "LOG_FORMAT yaml: names no format (json or text)",
         "LOG_COLORIZE blue: must be 1 or 0",
         "LOG_LEVEL loud: names no level (trace, debug, info, warn or error)",
+        "--cors-allow-origin example.org: no browser is let in by it",
         "--ngrok has no effect: no tunnel is opened (--ngrok is set by the variable NGROK)",
     ] {
         let lines = ended.stdout.lines().filter(|line| line.contains(part));
         assert_eq!(lines.count(), 1, "{part}: {}", ended.stdout);
     }
+}
+
+#[test]
+fn a_python_that_was_found_is_named_with_where_it_should_have_been() {
+    use std::os::unix::fs::PermissionsExt;
+    let stage = Stage::new();
+    std::fs::remove_file(stage.path("bin/python")).unwrap();
+    let none = [("PATH", "/no/path")];
+    assert_fault(&stage, &[], &none, &["no Python found: give --python"]);
+    let found = stage.empty().join("python3");
+    std::fs::write(&found, "#!/bin/sh\nexit 7\n").unwrap();
+    std::fs::set_permissions(&found, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = stage.empty();
+    let variables = [
+        ("PATH", path.to_str().unwrap()),
+        ("VIRTUAL_ENV", "/no/environment"),
+    ];
+    let ended = stage.run(&[], &variables);
+    let python = found.display();
+    assert_eq!(
+        ended.stderr,
+        format!(
+            "error: {python}: it ended with exit status: 7 instead of answering; --python names another one\n"
+        )
+    );
+    let warning =
+        format!("VIRTUAL_ENV /no/environment: there is no bin/python in it; {python} is used");
+    assert!(ended.stdout.contains(&warning), "{}", ended.stdout);
 }
 
 /// A switch on the command line goes before its variable, either way.

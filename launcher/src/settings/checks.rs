@@ -184,6 +184,11 @@ fn refuse_contradictions(flags: &Flags) -> Result<(), Failure> {
         let line = "--guard-info-and-metrics: needs --api-key, --api-key-file or --admin-api-key";
         return Err(Failure::usage(line));
     }
+    let unusable = |origin: &&String| !origin.bytes().all(|byte| matches!(byte, b'!'..=b'~'));
+    if let Some(origin) = flags.server.cors_allow_origin.iter().find(unusable) {
+        let line = format!("--cors-allow-origin {origin}: {ORIGIN}");
+        return Err(Failure::usage(line));
+    }
     if flags
         .server
         .prometheus_port
@@ -195,6 +200,28 @@ fn refuse_contradictions(flags: &Flags) -> Result<(), Failure> {
         )));
     }
     Ok(())
+}
+
+/// What an origin looks like in a browser's request.
+const ORIGIN: &str =
+    "must be `*`, or a scheme, a host and perhaps a port, as in https://example.org:8443";
+
+/// Origins that no browser sends, one line each.
+pub(super) fn origins_of_nobody(flags: &Flags) -> Vec<String> {
+    let is_sent = |origin: &str| {
+        let host = origin
+            .split_once("://")
+            .filter(|(scheme, _)| !scheme.is_empty());
+        let is_plain = |host: &str| !host.is_empty() && !host.contains(['/', ',', '?', '#']);
+        matches!(origin, "*" | "null") || host.is_some_and(|(_, host)| is_plain(host))
+    };
+    let origins = flags.server.cors_allow_origin.iter();
+    origins
+        .filter(|origin| !is_sent(origin))
+        .map(|origin| {
+            format!("--cors-allow-origin {origin}: no browser is let in by it; it {ORIGIN}")
+        })
+        .collect()
 }
 
 /// What is served with another number than the flag's.

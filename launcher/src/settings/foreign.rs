@@ -46,7 +46,7 @@ pub(super) fn refusal(arguments: &[OsString]) -> Option<String> {
             }
             (Is(ours), _) => format!("{flag}: here it is {ours}"),
             (Near(ours, how), _) => format!("{flag}: here it is {ours}, {how}"),
-            (Not(why), _) => format!("{flag}: there is no such flag here: {why}"),
+            (Not(why), _) => format!("{flag}: no such flag here ({why})"),
         };
         parts.push(part);
     }
@@ -57,6 +57,9 @@ pub(super) fn refusal(arguments: &[OsString]) -> Option<String> {
 
 /// A word that stands alone.
 pub(super) fn positional(word: &str) -> String {
+    if word.is_empty() {
+        return "an empty word stands among the flags".to_owned();
+    }
     format!("{word}: a model is given with a flag: --model-id {word}")
 }
 
@@ -126,8 +129,8 @@ mod tests {
             ),
             (
                 &["--enable-prefix-caching"],
-                "--enable-prefix-caching: there is no such flag here: not needed: prefixes are cached unless \
-                 --disable-prefix-caching is given",
+                "--enable-prefix-caching: no such flag here (not needed: prefixes are cached unless \
+                 --disable-prefix-caching is given)",
             ),
             (
                 &["serve", "org/name", "--host", "::", "-ngl", "99"],
@@ -136,7 +139,7 @@ mod tests {
             ),
             (
                 &["--structured-outputs-config.backend", "xgrammar"],
-                "--structured-outputs-config.backend: there is no such flag here: not needed: grammars have one engine",
+                "--structured-outputs-config.backend: no such flag here (not needed: grammars have one engine)",
             ),
         ] {
             assert_eq!(said(words).as_deref(), Some(line));

@@ -45,8 +45,17 @@ fn unknown_word(error: &clap::Error) -> Option<Failure> {
     let Some(ContextValue::Strings(words)) = error.get(ContextKind::ValidValue) else {
         return None;
     };
-    let value = text(error, ContextKind::InvalidValue)?;
     let flag = flag(error)?;
+    // clap has no other kind for a flag at the end of the line.
+    let value = text(error, ContextKind::InvalidValue).filter(|value| !value.is_empty());
+    let Some(value) = value else {
+        let due = if words.is_empty() {
+            "a value".to_owned()
+        } else {
+            format!("one of {}", words.join(", "))
+        };
+        return Some(Failure::usage(format!("{flag}: needs {due}")));
+    };
     let known = MEANT
         .iter()
         .filter(|(typed, _)| typed.eq_ignore_ascii_case(value))
@@ -138,12 +147,38 @@ fn is_akin(typed: &str, guess: &str) -> bool {
     begins || shares()
 }
 
-fn not_utf8(arguments: &[OsString]) -> Option<Failure> {
-    let word = arguments.iter().find(|word| word.to_str().is_none())?;
+/// A word that is no text: with the flag before it, or the flag whose variable it is.
+fn not_utf8(command: &Command, arguments: &[OsString]) -> Option<Failure> {
+    let by_variable = || {
+        command.get_arguments().find_map(|argument| {
+            let value = std::env::var_os(argument.get_env()?)?;
+            value.to_str().is_none().then_some(())?;
+            Some((format!("--{} ", argument.get_long()?), value))
+        })
+    };
+    let place = arguments.iter().position(|word| word.to_str().is_none());
+    let (flag, word) = match place {
+        Some(place) => {
+            let before = arguments.get(place.checked_sub(1)?)?.to_str();
+            let flag = before.filter(|word| word.starts_with('-'));
+            let flag = flag.map_or_else(String::new, |flag| format!("{flag} "));
+            (flag, arguments.get(place)?.clone())
+        }
+        None => by_variable()?,
+    };
     Some(Failure::usage(format!(
-        "{}: is not UTF-8",
+        "{flag}{}: is not UTF-8",
         word.to_string_lossy()
     )))
+}
+
+fn given_twice(error: &clap::Error) -> Option<Failure> {
+    let flag = flag(error)?;
+    let other = text(error, ContextKind::PriorArg)?;
+    // Flags that exclude each other are told by clap.
+    other
+        .starts_with(flag)
+        .then(|| Failure::usage(format!("{flag}: is given more than once")))
 }
 
 /// What clap refuses, in one line that names the flag and what it takes.
@@ -151,7 +186,8 @@ pub(super) fn refusal(error: &clap::Error, command: &Command, arguments: &[OsStr
     let own = stray_word(error, command, arguments).or_else(|| match error.kind() {
         ErrorKind::UnknownArgument => unknown_flag(error),
         ErrorKind::ValueValidation => unusable_value(error),
-        ErrorKind::InvalidUtf8 => not_utf8(arguments),
+        ErrorKind::InvalidUtf8 => not_utf8(command, arguments),
+        ErrorKind::ArgumentConflict => given_twice(error),
         _ => None,
     });
     own.unwrap_or_else(|| one_line(error))
@@ -274,6 +310,22 @@ mod tests {
     }
 
     #[test]
+    fn a_word_that_is_no_text_is_told_with_its_flag() {
+        use std::os::unix::ffi::OsStringExt;
+        let arguments: Vec<OsString> = vec![
+            "launcher".into(),
+            "--revision".into(),
+            OsString::from_vec(vec![b'a', 0xff]),
+        ];
+        let mut command = build(&arguments);
+        let error = command
+            .try_get_matches_from_mut(&arguments)
+            .expect_err("is refused");
+        let line = super::refusal(&error, &command, &arguments).to_string();
+        assert_eq!(line, "--revision a\u{fffd}: is not UTF-8");
+    }
+
+    #[test]
     fn what_a_flag_does_not_take_is_told_with_what_it_takes() {
         for (words, line) in [
             (
@@ -306,6 +358,20 @@ mod tests {
                 &["serve", "org/name"],
                 "org/name: a model is given with a flag: --model-id org/name",
             ),
+            (&["--port"], "--port: needs a value"),
+            (
+                &["--dtype"],
+                "--dtype: needs one of float32, bfloat16, float16",
+            ),
+            (
+                &["--port", "1", "--port", "2"],
+                "--port: is given more than once",
+            ),
+            (
+                &["--ngrok", "--ngrok=false"],
+                "--ngrok: is given more than once",
+            ),
+            (&[""], "an empty word stands among the flags"),
             (
                 &["--no-such-thing"],
                 "--no-such-thing: there is no such flag (--help lists them)",

@@ -293,8 +293,9 @@ pub(crate) fn assert_fault(
     for part in parts {
         assert!(stderr.contains(part), "{flags:?}: {stderr}");
     }
+    // Two seconds or less where nothing else runs. One that waited for a limit of the launcher's would take twenty.
     assert!(
-        ended.took < Duration::from_secs(5),
+        ended.took < Duration::from_secs(15),
         "{flags:?} took {:?}",
         ended.took
     );

@@ -60,14 +60,21 @@ pub async fn bind(
         format!("{hostname}:{port}")
     };
     let listener = TcpListener::bind(&address).await.map_err(|error| {
-        if error.kind() == ErrorKind::AddrInUse {
-            ListenError::InUse { address, flag }
-        } else {
-            ListenError::Other {
+        let cause = error.to_string();
+        match error.kind() {
+            ErrorKind::AddrInUse => ListenError::InUse { address, flag },
+            // A port below 1024.
+            ErrorKind::PermissionDenied => ListenError::Other {
                 address,
                 flag,
-                cause: error.to_string(),
-            }
+                cause,
+            },
+            // An address that this machine does not have.
+            _ => ListenError::Other {
+                address,
+                flag: "--hostname",
+                cause,
+            },
         }
     })?;
     // Accepted sockets inherit it.
@@ -243,13 +250,15 @@ mod tests {
             error.to_string(),
             format!("address 127.0.0.1:{port} is in use (--port)")
         );
-        let error = bind("no such host", 1, "--hostname").await.unwrap_err();
+        let error = bind("no such host", 1, "--port").await.unwrap_err();
         assert!(
             error
                 .to_string()
                 .starts_with("cannot listen on no such host:1: "),
             "{error}"
         );
+        // The port is not to blame.
+        assert!(error.to_string().ends_with(" (--hostname)"), "{error}");
     }
 
     const SHORT: Duration = Duration::from_millis(200);
