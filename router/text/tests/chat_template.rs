@@ -409,6 +409,40 @@ fn the_template_is_found_where_models_keep_it() {
 }
 
 #[test]
+fn odd_templates_of_a_configuration_are_none_or_named() {
+    let tokenizer = tiny();
+    let folder = tempfile::tempdir().unwrap();
+    let load = |jinja: Option<&str>, template: &str| {
+        let chat_template = jinja.map(|text| {
+            let path = folder.path().join("chat_template.jinja");
+            std::fs::write(&path, text).unwrap();
+            path
+        });
+        let config = folder.path().join("odd.json");
+        std::fs::write(&config, format!(r#"{{"chat_template": {template}}}"#)).unwrap();
+        let sources = TemplateSources {
+            chat_template,
+            tokenizer_config: Some(config),
+        };
+        ChatTemplate::load(&sources, &tokenizer)
+    };
+    assert!(matches!(load(None, "null"), Err(TemplateError::Missing)));
+    for template in ["null", "7", r#""config""#] {
+        let beside = load(Some("jinja"), template).unwrap();
+        let shown = beside
+            .render(&user("x"), &RenderOptions::default())
+            .unwrap();
+        assert_eq!(shown.text, "jinja");
+    }
+    for odd in ["7", "[]", r#"["x"]"#, r#"[{"name": "default"}]"#, "{}"] {
+        let error = load(None, odd).unwrap_err().to_string();
+        let parts = ["odd.json", "chat_template"];
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
+
+#[test]
 fn continuing_needs_a_last_message_that_is_shown() {
     let tokenizer = tiny();
     let continued = RenderOptions {
