@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// A part of the hash: what an older launcher made is not taken for what this one makes.
-const FORMAT: &str = "headrace tokenizer 2";
+const FORMAT: &str = "headrace tokenizer 3";
 
 /// What a folder's tokenizer is read from.
 #[derive(Debug)]

@@ -16,6 +16,9 @@ use prost::Message;
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet};
 
+/// Asks the router for `SentencePiece`'s own way of reading a map of letters; the library's loses marks.
+const LONGEST: &str = "headrace_match";
+
 const SPACE_MARK: &str = "\u{2581}";
 
 /// The parts of `sentencepiece_model.proto` that matter.
@@ -306,7 +309,9 @@ fn normalizing(normalizer: &Normalizer, adds_space: bool) -> Value {
     if let Some(map) = &normalizer.precompiled_charsmap
         && !map.is_empty()
     {
-        steps.push(json!({"type": "Precompiled", "precompiled_charsmap": STANDARD.encode(map)}));
+        steps.push(json!({
+            "type": "Precompiled", "precompiled_charsmap": STANDARD.encode(map), LONGEST: "longest",
+        }));
     }
     if normalizer.remove_extra_whitespaces.unwrap_or(true) {
         steps.push(replace(json!({"Regex": r"\A +| +\z"}), ""));

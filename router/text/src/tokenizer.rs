@@ -3,18 +3,21 @@
 mod apart;
 mod config;
 mod fewest;
+mod gguf;
+mod letters;
 mod probe;
 #[cfg(test)]
 mod tests;
 
 use crate::added_tokens::{AddedTokens, Literals};
 use crate::error::TextError;
-use crate::gguf::{GgufVocabulary, ScoreModel};
+use crate::gguf::ScoreModel;
 use crate::pieces::{Piece, PieceTable, VocabularyEntry};
 use crate::prompt::RenderedPrompt;
 use apart::MadeByModel;
 use config::{NamedTokens, TokenizerConfig};
 use fewest::FewestTokens;
+use letters::LetterRules;
 use probe::read_library;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -57,6 +60,8 @@ pub struct Tokenizer {
     library: Library,
     /// `SentencePiece`'s way of merging, which the library's model does not do exactly.
     scores: Option<ScoreModel>,
+    /// Rules for letters that go before the library's normalizer.
+    letters: Option<LetterRules>,
     added: AddedTokens,
     made_by_model: MadeByModel,
     pieces: PieceTable,
@@ -101,72 +106,9 @@ impl Tokenizer {
         Self::from_json(json, &TokenizerConfig::default())
     }
 
-    /// From the metadata of a GGUF file (the first part of a split one).
-    pub fn from_gguf(path: &Path) -> Result<Self, TextError> {
-        Self::from_gguf_vocabulary(GgufVocabulary::open(path)?).map_err(|error| error.in_file(path))
-    }
-
-    /// From GGUF metadata already read.
-    pub fn from_gguf_vocabulary(vocabulary: GgufVocabulary) -> Result<Self, TextError> {
-        let built = crate::gguf::build(&vocabulary)?;
-        let pieces = {
-            let entries = vocabulary
-                .tokens
-                .iter()
-                .zip(&vocabulary.kinds)
-                .map(|(token, kind)| {
-                    Some(VocabularyEntry {
-                        token: token.clone(),
-                        is_special: kind.is_special(),
-                    })
-                });
-            PieceTable::new(entries, built.library.get_decoder())?
-        };
-        let token = |id: Option<u32>| {
-            id.and_then(|id| vocabulary.tokens.get(id as usize))
-                .cloned()
-        };
-        let mut named = BTreeMap::new();
-        for (name, id) in [
-            ("bos_token", vocabulary.bos_id),
-            ("eos_token", vocabulary.eos_id),
-            ("unk_token", vocabulary.unknown_id),
-            ("pad_token", vocabulary.padding_id),
-        ] {
-            if let Some(text) = token(id) {
-                named.insert(name.to_owned(), text);
-            }
-        }
-        let mut end_ids: Vec<u32> = vocabulary.eos_id.into_iter().collect();
-        end_ids.extend(vocabulary.end_of_turn_id.filter(|id| !end_ids.contains(id)));
-        let ends = Ends::Ids {
-            first: vocabulary.bos_id.filter(|_| built.adds_bos),
-            last: vocabulary.eos_id.filter(|_| built.adds_eos),
-        };
-        // Merging by scores is not known to keep every byte.
-        let fewest = if built.scores.is_none() {
-            FewestTokens::new(&built.library, &pieces)
-        } else {
-            None
-        };
-        Ok(Self {
-            fewest,
-            added: added_tokens(&built.library)?,
-            made_by_model: MadeByModel::new(&built.library),
-            library: built.library,
-            scores: built.scores,
-            pieces,
-            ends,
-            named: NamedTokens {
-                texts: named,
-                bos_id: vocabulary.bos_id,
-                eos_ids: end_ids,
-            },
-            gguf_template: vocabulary.chat_template,
-        })
-    }
-
     fn from_json(json: &[u8], config: &TokenizerConfig) -> Result<Self, TextError> {
+        let (letters, rest) = LetterRules::take_out(json)?.unzip();
+        let json = rest.as_deref().unwrap_or(json);
         let mut library = read_library(json)?;
         // Lengths are the validation's business, not the tokenizer's.
         library.with_padding(None);
@@ -209,11 +151,16 @@ impl Tokenizer {
             },
         };
         let tokenizer = Self {
-            fewest: FewestTokens::new(&library, &pieces),
+            fewest: if letters.is_none() {
+                FewestTokens::new(&library, &pieces)
+            } else {
+                None
+            },
             added: added_tokens(&library)?,
             made_by_model: MadeByModel::new(&library),
             library,
             scores: None,
+            letters,
             pieces,
             ends,
             named: names,
@@ -262,7 +209,7 @@ impl Tokenizer {
     }
 
     fn encode_parsed(&self, text: &str) -> Result<tokenizers::Encoding, TextError> {
-        if self.scores.is_some() {
+        if self.scores.is_some() || self.letters.is_some() {
             return self.encode_split(text, Literals::TextWithin(&[]));
         }
         // Post-processing is left to `finish`, but for what the post-processor does to offsets.
@@ -289,6 +236,9 @@ impl Tokenizer {
             .split(|_, part| Ok(self.added.split_raw(&part, literals)))
             .and_then(|()| {
                 splits.split(|_, mut part| {
+                    if let Some(letters) = &self.letters {
+                        letters.normalize(&mut part);
+                    }
                     if let Some(normalizer) = normalizer {
                         normalizer.normalize(&mut part)?;
                     }
@@ -425,7 +375,8 @@ impl Tokenizer {
 
     /// Whether normalising can turn other letters into an added token's.
     pub(crate) fn normalizes_added_tokens(&self) -> bool {
-        self.added.has_normalized() && self.library.get_normalizer().is_some()
+        let normalizes = self.library.get_normalizer().is_some() || self.letters.is_some();
+        self.added.has_normalized() && normalizes
     }
 }
 

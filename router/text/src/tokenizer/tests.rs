@@ -1,4 +1,5 @@
 use super::*;
+use crate::gguf::GgufVocabulary;
 use proptest::prelude::*;
 
 /// A small byte-level tokenizer with every kind of added token.

@@ -62,6 +62,21 @@ RULED = [
 ]
 
 
+def ruled():
+    """Those, and letters and marks of every kind put together."""
+    picker = random.Random(7)
+    blocks = [(0x20, 0x250), (0x300, 0x370), (0x300, 0x370), (0x1100, 0x1200), (0x3040, 0x3100)]
+    blocks += [
+        (0xFF00, 0xFFF0),
+        (0x900, 0x980),
+        (0x2000, 0x2070),
+        (0x2100, 0x2150),
+        (0x3099, 0x309B),
+    ]
+    pool = [chr(code) for first, end in blocks for code in range(first, end)]
+    return RULED + ["".join(picker.choices(pool, k=picker.randint(1, 7))) for _ in range(200)]
+
+
 def texts():
     """The golden texts, runs, and words of every kind put together."""
     found = json.loads((HERE / "strings.json").read_text())
@@ -254,7 +269,7 @@ def main():
         "kimi_over_qwen": kimi(DATA / "qwen_tiktoken/qwen.tiktoken"),
         # T5's rules for letters, which the package has in a file of its own.
         "tiny_nmt_nfkc": trained(
-            more=RULED,
+            more=ruled(),
             keeps_rules=False,
             model_type="unigram",
             vocab_size=400,
