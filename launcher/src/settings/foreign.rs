@@ -2,7 +2,9 @@
 //! words are alike the numbers often mean something else.
 
 use super::foreign_flags::{Here, TABLE};
+use crate::flags::Flags;
 use Here::{Is, Near, Not};
+use clap::CommandFactory;
 use std::ffi::OsString;
 
 /// What is said of a word that is none of ours; `None` if no other server has it either.
@@ -41,7 +43,7 @@ pub(super) fn refusal(arguments: &[OsString]) -> Option<String> {
         let next = words.get(place + 1).copied();
         let value = attached.or(next.filter(|next| !next.starts_with('-')));
         let part = match (here, value) {
-            (Is(ours), Some(value)) if ours != "--disable-prefix-caching" => {
+            (Is(ours), Some(value)) if is_taken(ours, value) => {
                 format!("{flag} {value}: here it is {ours} {value}")
             }
             (Is(ours), _) => format!("{flag}: here it is {ours}"),
@@ -55,6 +57,13 @@ pub(super) fn refusal(arguments: &[OsString]) -> Option<String> {
     is_known.then(|| parts.join("; "))
 }
 
+/// Whether the flag here takes the value: `0`, `auto` or `32k` may mean something there alone.
+fn is_taken(ours: &str, value: &str) -> bool {
+    let command = Flags::command().mut_args(|argument| argument.env(None::<&'static str>));
+    let words = ["launcher".to_owned(), format!("{ours}={value}")];
+    value != "0" && command.try_get_matches_from(words).is_ok()
+}
+
 /// A word that stands alone.
 pub(super) fn positional(word: &str) -> String {
     if word.is_empty() {
@@ -66,8 +75,6 @@ pub(super) fn positional(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flags::Flags;
-    use clap::CommandFactory;
     use std::collections::HashSet;
 
     fn said(words: &[&str]) -> Option<String> {
@@ -123,6 +130,16 @@ mod tests {
                 "--max_model_len 4096: here it is --max-total-tokens 4096",
             ),
             (&["-tp", "2"], "-tp 2: here it is --num-shard 2"),
+            // Values that mean something there alone are not handed on.
+            (&["-c", "0"], "-c: here it is --max-total-tokens"),
+            (
+                &["--max-model-len=32k"],
+                "--max-model-len: here it is --max-total-tokens",
+            ),
+            (
+                &["--no-enable-prefix-caching", "serve"],
+                "--no-enable-prefix-caching: here it is --disable-prefix-caching",
+            ),
             (
                 &["--gpu-memory-utilization", "0.9"],
                 "--gpu-memory-utilization: here it is --kv-cache-memory, as an amount (`4GiB`) and not as a share",
