@@ -129,6 +129,28 @@ pub struct SequenceRequest {
     pub retention: Retention,
 }
 
+impl SequenceRequest {
+    /// Greedy, ends by its length only, and nothing else is asked for.
+    pub fn greedy(id: SequenceId, prompt: impl Into<Arc<[TokenId]>>, max_new_tokens: u32) -> Self {
+        Self {
+            id,
+            prompt: prompt.into(),
+            sampling: SamplingParams::greedy(),
+            stop: StopConditions {
+                max_new_tokens,
+                ..StopConditions::default()
+            },
+            prompt_logprobs: false,
+            priority: 0,
+            tenant: 0,
+            deadline: None,
+            namespace: 0,
+            constrained: false,
+            retention: Retention::default(),
+        }
+    }
+}
+
 /// Retention priority of cached blocks, 0 to 100. A high one makes a block later to go, never safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Retention(pub u8);

@@ -26,7 +26,7 @@ use headrace_router::engine::{
     Work,
 };
 use headrace_router::metrics::Metrics;
-use headrace_scheduler::{SamplingParams, SequenceRequest, StopConditions};
+use headrace_scheduler::SequenceRequest;
 use headrace_text::Tokenizer;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -198,22 +198,7 @@ async fn run(
     let prompt: Vec<u32> = (0..16)
         .map(|position| (index * 31 + position) % VOCAB)
         .collect();
-    let request = SequenceRequest {
-        id: handle.next_sequence_id(),
-        prompt: prompt.into(),
-        sampling: SamplingParams::greedy(),
-        stop: StopConditions {
-            max_new_tokens: tokens,
-            ..StopConditions::default()
-        },
-        prompt_logprobs: false,
-        priority: 0,
-        tenant: 0,
-        deadline: None,
-        namespace: 0,
-        constrained: false,
-        retention: headrace_scheduler::Retention::default(),
-    };
+    let request = SequenceRequest::greedy(handle.next_sequence_id(), prompt, tokens);
     let mut stream = handle.submit(request, grammar).await.unwrap();
     let mut seen = Vec::new();
     while let Some(event) = stream.recv().await {

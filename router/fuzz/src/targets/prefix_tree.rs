@@ -7,10 +7,9 @@ use crate::random::{Random, mix};
 use headrace_scheduler::{
     BlockId, Event, GroupId, PolicyConfig, Retention, RowOutcome, RowResult, SampledToken,
     SamplingParams, Scheduler, SchedulerConfig, SequenceId, SequenceRequest, Slot, StepOutcome,
-    StepPlan, StepResult, StopConditions, SubmitError, Time, TokenId,
+    StepPlan, StepResult, SubmitError, Time, TokenId,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 pub(super) const TARGET: Target = Target {
@@ -147,25 +146,15 @@ impl World {
         let id = SequenceId(self.next_id);
         let max_new_tokens = choices.u32_between(1, 8);
         let request = SequenceRequest {
-            id,
-            prompt: Arc::from(ids.as_slice()),
             sampling: SamplingParams {
                 // What the worker must know.
                 seed: namespace,
                 top_k: Some(max_new_tokens),
                 ..SamplingParams::greedy()
             },
-            stop: StopConditions {
-                max_new_tokens,
-                ..StopConditions::default()
-            },
-            prompt_logprobs: false,
-            priority: 0,
-            tenant: 0,
-            deadline: None,
             namespace,
-            constrained: false,
             retention: Retention(choices.pick(&[35, 0, 100, 50])),
+            ..SequenceRequest::greedy(id, ids.as_slice(), max_new_tokens)
         };
         match self.scheduler.submit(self.now, request) {
             Ok(()) => {

@@ -6,8 +6,8 @@ use crate::input::Choices;
 use crate::mutate::mutate;
 use crate::random::{Random, kind_of, mix};
 use headrace_scheduler::{
-    Event, GroupId, PolicyConfig, Retention, SamplingParams, Scheduler, SchedulerConfig,
-    SequenceId, SequenceRequest, StepOutcome, StepPlan, StopConditions, Time,
+    Event, GroupId, PolicyConfig, SamplingParams, Scheduler, SchedulerConfig, SequenceId,
+    SequenceRequest, StepOutcome, StepPlan, Time,
 };
 use headrace_worker_client::pb;
 use headrace_worker_client::{GroupDescription, ReplyReader};
@@ -120,28 +120,17 @@ fn request(choices: &mut Choices<'_>, id: u64) -> SequenceRequest {
     let prompt: Vec<u32> = (0..=choices.below(12))
         .map(|_| choices.u32_between(0, 3))
         .collect();
-    SequenceRequest {
-        id: SequenceId(id),
-        prompt: Arc::from(prompt),
-        sampling: SamplingParams {
-            logprobs: choices.percent(50),
-            top_n: choices.pick(&[0, 0, 2, 5]),
-            prompt_top_n: choices.pick(&[0, 0, 2, 5]),
-            ..SamplingParams::greedy()
-        },
-        stop: StopConditions {
-            max_new_tokens: choices.u32_between(1, 8),
-            eos_token_ids: Arc::from([1]),
-            ..StopConditions::default()
-        },
-        prompt_logprobs: choices.percent(20),
-        priority: 0,
-        tenant: 0,
-        deadline: None,
-        namespace: 0,
-        constrained: false,
-        retention: Retention::default(),
-    }
+    let sampling = SamplingParams {
+        logprobs: choices.percent(50),
+        top_n: choices.pick(&[0, 0, 2, 5]),
+        prompt_top_n: choices.pick(&[0, 0, 2, 5]),
+        ..SamplingParams::greedy()
+    };
+    let mut request = SequenceRequest::greedy(SequenceId(id), prompt, choices.u32_between(1, 8));
+    request.stop.eos_token_ids = Arc::from([1]);
+    request.sampling = sampling;
+    request.prompt_logprobs = choices.percent(20);
+    request
 }
 
 impl Slots {

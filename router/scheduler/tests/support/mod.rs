@@ -9,9 +9,8 @@
 use std::sync::Arc;
 
 use headrace_scheduler::{
-    GroupId, PolicyConfig, Retention, RowOutcome, RowResult, SampledToken, SamplingParams,
-    SchedulerConfig, SequenceId, SequenceRequest, StepOutcome, StepPlan, StepResult,
-    StopConditions, TokenId,
+    GroupId, PolicyConfig, RowOutcome, RowResult, SampledToken, SchedulerConfig, SequenceId,
+    SequenceRequest, StepOutcome, StepPlan, StepResult, TokenId,
 };
 
 pub const GROUP: GroupId = GroupId(0);
@@ -33,22 +32,7 @@ pub fn config() -> SchedulerConfig {
 
 /// A greedy request that ends by its length only.
 pub fn request(id: u64, prompt: impl Into<Arc<[TokenId]>>, max_new_tokens: u32) -> SequenceRequest {
-    SequenceRequest {
-        id: SequenceId(id),
-        prompt: prompt.into(),
-        sampling: SamplingParams::greedy(),
-        stop: StopConditions {
-            max_new_tokens,
-            ..StopConditions::default()
-        },
-        prompt_logprobs: false,
-        priority: 0,
-        tenant: 0,
-        deadline: None,
-        namespace: 0,
-        constrained: false,
-        retention: Retention::default(),
-    }
+    SequenceRequest::greedy(SequenceId(id), prompt, max_new_tokens)
 }
 
 pub fn token(id: TokenId) -> SampledToken {

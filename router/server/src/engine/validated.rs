@@ -112,25 +112,10 @@ fn check_numbers(sampling: &SamplingParams) -> Result<(), InvalidSequence> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headrace_scheduler::{SequenceId, StopConditions};
+    use headrace_scheduler::SequenceId;
 
     fn request() -> SequenceRequest {
-        SequenceRequest {
-            id: SequenceId(1),
-            prompt: [1, 9].into(),
-            sampling: SamplingParams::greedy(),
-            stop: StopConditions {
-                max_new_tokens: 1,
-                ..StopConditions::default()
-            },
-            prompt_logprobs: false,
-            priority: 0,
-            tenant: 0,
-            deadline: None,
-            namespace: 0,
-            constrained: false,
-            retention: headrace_scheduler::Retention::default(),
-        }
+        SequenceRequest::greedy(SequenceId(1), [1, 9], 1)
     }
 
     fn verdict(change: impl FnOnce(&mut SequenceRequest)) -> Result<(), InvalidSequence> {

@@ -8,7 +8,7 @@ use headrace_router::engine::{
 };
 use headrace_router::health;
 use headrace_router::metrics::Metrics;
-use headrace_scheduler::{FinishReason, SamplingParams, SequenceRequest, StopConditions};
+use headrace_scheduler::{FinishReason, SequenceRequest};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -225,22 +225,7 @@ async fn the_engine_ends_with_the_launcher() {
     assert_eq!(handle.status().health, HealthVerdict::Starting);
     drop(control);
     assert_eq!(engine.ended().await, Ok(EngineEnd::LauncherGone));
-    let request = SequenceRequest {
-        id: handle.next_sequence_id(),
-        prompt: [1].into(),
-        sampling: SamplingParams::greedy(),
-        stop: StopConditions {
-            max_new_tokens: 1,
-            ..StopConditions::default()
-        },
-        prompt_logprobs: false,
-        priority: 0,
-        tenant: 0,
-        deadline: None,
-        namespace: 0,
-        constrained: false,
-        retention: headrace_scheduler::Retention::default(),
-    };
+    let request = SequenceRequest::greedy(handle.next_sequence_id(), [1], 1);
     assert_eq!(
         handle.submit(request, None).await.unwrap_err(),
         SubmitFailure::EngineGone

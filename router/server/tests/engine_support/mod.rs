@@ -19,9 +19,7 @@ use headrace_router::engine::{
     SequenceStream, SubmitFailure, Watchdog,
 };
 use headrace_router::metrics::Metrics;
-use headrace_scheduler::{
-    FinishReason, PolicyConfig, SamplingParams, SequenceFailure, SequenceRequest, StopConditions,
-};
+use headrace_scheduler::{FinishReason, PolicyConfig, SequenceFailure, SequenceRequest};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -173,22 +171,7 @@ impl Harness {
     }
 
     pub fn request(&self, prompt: &[u32], max_new_tokens: u32) -> SequenceRequest {
-        SequenceRequest {
-            id: self.handle.next_sequence_id(),
-            prompt: prompt.into(),
-            sampling: SamplingParams::greedy(),
-            stop: StopConditions {
-                max_new_tokens,
-                ..StopConditions::default()
-            },
-            prompt_logprobs: false,
-            priority: 0,
-            tenant: 0,
-            deadline: None,
-            namespace: 0,
-            constrained: false,
-            retention: headrace_scheduler::Retention::default(),
-        }
+        SequenceRequest::greedy(self.handle.next_sequence_id(), prompt, max_new_tokens)
     }
 
     pub async fn submit(

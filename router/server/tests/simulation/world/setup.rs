@@ -8,7 +8,6 @@ use super::{
 use crate::grammars;
 use headrace_control::{ModelDocument, RouterConfig, TokenizerSource, Weights};
 use headrace_router::engine::Watchdog;
-use headrace_scheduler::Retention;
 use std::path::PathBuf;
 
 thread_local! {
@@ -172,8 +171,6 @@ impl World {
             Time(self.now.0 + ahead)
         });
         let request = SequenceRequest {
-            id,
-            prompt,
             sampling: SamplingParams {
                 // What the worker needs to know.
                 seed: id.0,
@@ -191,13 +188,11 @@ impl World {
                 },
                 ..StopConditions::default()
             },
-            prompt_logprobs: false,
             priority: i32::from(random.percent(20)),
             tenant: random.next() % 3,
             deadline,
             namespace,
-            constrained: false,
-            retention: Retention::default(),
+            ..SequenceRequest::greedy(id, prompt, max_new_tokens)
         };
         let reader = random.pick(&[
             Reader::Prompt,
