@@ -199,6 +199,15 @@ impl Bounds {
     }
 }
 
+/// The output tokens that a call asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// How many; `None`: to the context limit.
+    pub tokens: Option<u32>,
+    /// The request's name for them.
+    pub field: &'static str,
+}
+
 /// How many tokens one sequence may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextLimits {
@@ -224,15 +233,20 @@ impl ContextLimits {
         &self,
         dialect: Dialect,
         input: usize,
-        asked: Option<u32>,
+        asked: Asked,
     ) -> Result<u32, Refusal> {
         let limit = u64::from(self.max_total_tokens);
         let input = input as u64;
         let room = limit.saturating_sub(input);
-        let new_tokens = asked.map_or(room, u64::from);
+        let new_tokens = asked.tokens.map_or(room, u64::from);
         // The sum first, as in TGI: a prompt that is too long with an explicit length gets the sentence with both.
-        if asked.is_some() && input + new_tokens > limit {
-            return Err(Self::over_total(dialect, limit, input, new_tokens));
+        if asked.tokens.is_some() && input + new_tokens > limit {
+            return Err(Self::over_total(
+                dialect,
+                limit,
+                (input, new_tokens),
+                asked.field,
+            ));
         }
         if input > u64::from(self.max_input_tokens) || room == 0 {
             return Err(self.over_input(dialect, input));
@@ -240,24 +254,26 @@ impl ContextLimits {
         Ok(u32::try_from(new_tokens).unwrap_or(self.max_total_tokens))
     }
 
-    fn over_total(dialect: Dialect, limit: u64, input: u64, new_tokens: u64) -> Refusal {
+    fn over_total(
+        dialect: Dialect,
+        limit: u64,
+        (input, new_tokens): (u64, u64),
+        field: &str,
+    ) -> Refusal {
         let total = format!(
             "`inputs` tokens + `max_new_tokens` must be <= {limit}. Given: {input} `inputs` tokens and \
              {new_tokens} `max_new_tokens`"
         );
         let message = match dialect {
             Dialect::Native => format!("Input validation error: {total}"),
-            // OpenAI's sentence, then TGI's: clients look for either.
+            // OpenAI's sentence, then TGI's: clients look for either. Then the request's own name.
             Dialect::OpenAi => format!(
                 "This model's maximum context length is {limit} tokens. However, you requested {} tokens \
-                 ({input} in the prompt, {new_tokens} in the completion). {total}",
+                 ({input} in the prompt, {new_tokens} in the completion). {total} (`{field}`)",
                 input + new_tokens
             ),
         };
-        Refusal::new(Cause::ContextLength, message).with_param(match dialect {
-            Dialect::Native => "max_new_tokens",
-            Dialect::OpenAi => "max_tokens",
-        })
+        Refusal::new(Cause::ContextLength, message).with_param(field)
     }
 
     fn over_input(&self, dialect: Dialect, input: u64) -> Refusal {
@@ -288,18 +304,48 @@ mod tests {
         vocab_size: 100,
     };
 
+    fn native(tokens: Option<u32>) -> Asked {
+        Asked {
+            tokens,
+            field: "max_new_tokens",
+        }
+    }
+
     #[test]
     fn absent_means_to_the_context_limit() {
-        assert_eq!(LIMITS.output_tokens(Dialect::Native, 4, None), Ok(6));
-        assert_eq!(LIMITS.output_tokens(Dialect::Native, 9, None), Ok(1));
-        assert_eq!(LIMITS.output_tokens(Dialect::Native, 4, Some(6)), Ok(6));
+        let allowed = |input, asked| LIMITS.output_tokens(Dialect::Native, input, native(asked));
+        assert_eq!(allowed(4, None), Ok(6));
+        assert_eq!(allowed(9, None), Ok(1));
+        assert_eq!(allowed(4, Some(6)), Ok(6));
+    }
+
+    #[test]
+    fn too_many_output_tokens_are_refused_by_the_name_that_the_request_has_for_them() {
+        for (dialect, field) in [
+            (Dialect::Native, "max_new_tokens"),
+            (Dialect::OpenAi, "max_tokens"),
+            (Dialect::OpenAi, "max_completion_tokens"),
+        ] {
+            let tokens = Some(3_000_000_000);
+            let asked = Asked { tokens, field };
+            let refusal = LIMITS.output_tokens(dialect, 4, asked).unwrap_err();
+            assert_eq!(refusal.param(), Some(field));
+            assert!(refusal.message().contains(&format!("`{field}`")));
+        }
     }
 
     #[test]
     fn overflow_texts_are_exact() {
         let text = |dialect, input, asked| {
             LIMITS
-                .output_tokens(dialect, input, asked)
+                .output_tokens(
+                    dialect,
+                    input,
+                    Asked {
+                        tokens: asked,
+                        field: "max_tokens",
+                    },
+                )
                 .unwrap_err()
                 .message()
                 .to_owned()
@@ -317,7 +363,7 @@ mod tests {
             text(Dialect::OpenAi, 4, Some(7)),
             "This model's maximum context length is 10 tokens. However, you requested 11 tokens (4 in the prompt, 7 \
              in the completion). `inputs` tokens + `max_new_tokens` must be <= 10. Given: 4 `inputs` tokens and 7 \
-             `max_new_tokens`"
+             `max_new_tokens` (`max_tokens`)"
         );
         assert_eq!(
             text(Dialect::OpenAi, 11, None),

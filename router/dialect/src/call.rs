@@ -1,5 +1,6 @@
 //! What a client asks for, whatever the dialect.
 
+use crate::bounds::Asked;
 use crate::grammar::GrammarField;
 use crate::shape::{TextShape, Truncation};
 use crate::terms::Terms;
@@ -17,6 +18,8 @@ pub struct Call {
     pub sampling: Sampling,
     /// Output tokens at most; `None`: to the context limit.
     pub max_new_tokens: Option<u32>,
+    /// The request's name for them.
+    pub max_new_tokens_field: &'static str,
     /// Output tokens before an end id may come.
     pub min_tokens: u32,
     /// The model's end ids do not end the output.
@@ -54,6 +57,7 @@ impl Call {
             best_of: 1,
             sampling: Sampling::default(),
             max_new_tokens: None,
+            max_new_tokens_field: "max_new_tokens",
             min_tokens: 0,
             ignore_eos: false,
             stops: Vec::new(),
@@ -67,6 +71,14 @@ impl Call {
             report: Report::default(),
             stream: false,
             terms: Terms::default(),
+        }
+    }
+
+    /// The output tokens that it asks for.
+    pub fn asked(&self) -> Asked {
+        Asked {
+            tokens: self.max_new_tokens,
+            field: self.max_new_tokens_field,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::ignored::Ignored;
 use crate::json::Json;
+use crate::nearest::nearest;
 use crate::refusal::Refusal;
 
 /// One object of a request, and which of its keys were asked for.
@@ -202,12 +203,31 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// The keys that were asked for.
+    pub fn known(&self) -> &[&'static str] {
+        &self.known
+    }
+
     /// Adds the keys that nobody asked for to `ignored`.
     pub fn finish(self, ignored: &mut Ignored) {
+        self.finish_around("", &[], ignored);
+    }
+
+    /// The same, for an object whose member `inner` is an object that has the keys `inner_known`: whoever puts one of
+    /// them too far out is told where it belongs.
+    pub fn finish_around(self, inner: &str, inner_known: &[&str], ignored: &mut Ignored) {
         for (key, _) in self.members {
-            if !self.known.iter().any(|known| known == key) {
-                ignored.push(&self.path, key);
+            if self.known.iter().any(|known| known == key) {
+                continue;
             }
+            let meant = || {
+                let here = nearest(key, &self.known).map(|name| self.path_of(name));
+                here.or_else(|| {
+                    let name = nearest(key, inner_known)?;
+                    Some(self.path_of(&format!("{inner}.{name}")))
+                })
+            };
+            ignored.push(&self.path, key, meant);
         }
     }
 

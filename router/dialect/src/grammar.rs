@@ -3,7 +3,7 @@
 use crate::fields::Fields;
 use crate::ignored::Ignored;
 use crate::json::Json;
-use crate::refusal::Refusal;
+use crate::refusal::{NO_JSON, Refusal};
 use headrace_text::OneLine;
 use serde_json::Value;
 
@@ -142,7 +142,7 @@ fn schema_of(json: &Json, path: &str, param: &str) -> Result<Value, Refusal> {
         Json::String(text) => {
             inner = Json::parse(text.as_bytes()).map_err(|error| {
                 let words = error.message();
-                let reason = words.rsplit_once(": ").map_or(words, |(_, reason)| reason);
+                let reason = words.strip_prefix(NO_JSON).unwrap_or(words);
                 Refusal::validation(
                     param,
                     format!("grammar is not valid: `{path}` is no JSON: {reason}"),
@@ -284,6 +284,11 @@ mod tests {
         let error = read(&json!({"type": "json", "value": "{"})).unwrap_err();
         assert!(
             error.starts_with("Input validation error: grammar is not valid: `parameters.grammar.value` is no JSON: EOF"),
+            "{error}"
+        );
+        let error = read(&json!({"type": "json", "value": r#"{"minimum": 1e999}"#})).unwrap_err();
+        assert!(
+            error.contains("`parameters.grammar.value` is no JSON: minimum: number out of range"),
             "{error}"
         );
         let unknown =

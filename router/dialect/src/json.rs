@@ -3,6 +3,7 @@
 use crate::refusal::Refusal;
 use headrace_text::OneLine;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use std::cell::RefCell;
 use std::fmt;
 
 /// Arrays and objects inside each other at most. Far above what any dialect needs, far below what could exhaust
@@ -15,6 +16,9 @@ pub const MAX_KEYS: usize = 4096;
 
 /// Characters of a key that errors show.
 const SHOWN_KEY: usize = 64;
+
+/// Characters of the path to a field that errors show.
+const SHOWN_PATH: usize = 200;
 
 /// A JSON value. Objects keep order and duplicates.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,10 +43,17 @@ impl Json {
     /// Parses a whole body.
     pub fn parse(bytes: &[u8]) -> Result<Self, Refusal> {
         let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-        let value = Seed { place: None }
-            .deserialize(&mut deserializer)
-            .and_then(|value| deserializer.end().map(|()| value));
-        value.map_err(|error| Refusal::malformed_json(&error.to_string()))
+        let broken = RefCell::new(None);
+        let seed = Seed {
+            place: None,
+            broken: &broken,
+        };
+        seed.deserialize(&mut deserializer)
+            .and_then(|value| deserializer.end().map(|()| value))
+            .map_err(|error| {
+                let path = broken.take().unwrap_or_default();
+                Refusal::malformed_json(&path, &error.to_string())
+            })
     }
 
     /// What it is, for error messages. Never shows a whole long text.
@@ -130,6 +141,8 @@ impl fmt::Display for Place<'_> {
 #[derive(Clone, Copy)]
 struct Seed<'p> {
     place: Option<&'p Place<'p>>,
+    /// The path to the innermost value that could not be read.
+    broken: &'p RefCell<Option<String>>,
 }
 
 impl<'p> Seed<'p> {
@@ -151,23 +164,21 @@ impl<'p> Seed<'p> {
             depth,
         }
     }
-
-    fn too_many_keys<E: serde::de::Error>(self) -> E {
-        match self.place {
-            None => E::custom(format_args!("the body has more than {MAX_KEYS} keys")),
-            Some(place) => E::custom(format_args!(
-                "`{}` has more than {MAX_KEYS} keys",
-                OneLine(&place.to_string())
-            )),
-        }
-    }
 }
 
 impl<'de> DeserializeSeed<'de> for Seed<'_> {
     type Value = Json;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json, D::Error> {
-        deserializer.deserialize_any(self)
+        let read = deserializer.deserialize_any(self);
+        if read.is_err() {
+            // The innermost value comes first.
+            self.broken.borrow_mut().get_or_insert_with(|| {
+                let path = self.place.map(ToString::to_string).unwrap_or_default();
+                format!("{:.*}", SHOWN_PATH, OneLine(&path))
+            });
+        }
+        read
     }
 }
 
@@ -216,6 +227,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
             let place = self.inner(Step::Index(ids.len() + rest.len()), depth);
             let Some(item) = items.next_element_seed(Seed {
                 place: Some(&place),
+                broken: self.broken,
             })?
             else {
                 break;
@@ -241,11 +253,14 @@ impl<'de> Visitor<'de> for Seed<'_> {
         let mut object = Vec::new();
         while let Some(key) = members.next_key::<String>()? {
             if object.len() == MAX_KEYS {
-                return Err(self.too_many_keys());
+                return Err(serde::de::Error::custom(format_args!(
+                    "more than {MAX_KEYS} keys in one object"
+                )));
             }
             let place = self.inner(Step::Key(&key), depth);
             let value = members.next_value_seed(Seed {
                 place: Some(&place),
+                broken: self.broken,
             })?;
             object.push((key, value));
         }
@@ -261,63 +276,4 @@ fn small_integer(value: &Json) -> Option<u32> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keeps_order_and_duplicates() {
-        let json = Json::parse(br#"{"b":1,"a":[1,2],"b":[1,"x",2]}"#).unwrap();
-        let Json::Object(members) = json else {
-            panic!("not an object")
-        };
-        assert_eq!(members[0].0, "b");
-        assert_eq!(members[1].1, Json::Ids(vec![1, 2]));
-        assert_eq!(
-            members[2].1.to_value(),
-            serde_json::json!([1, "x", 2]),
-            "a mixed list keeps its order"
-        );
-    }
-
-    #[test]
-    fn an_object_of_too_many_keys_is_named() {
-        let object = |keys: usize| {
-            let members: Vec<String> = (0..keys).map(|key| format!("\"k{key}\":0")).collect();
-            format!("{{{}}}", members.join(","))
-        };
-        let most = object(MAX_KEYS);
-        let over = object(MAX_KEYS + 1);
-        for (body, place) in [
-            (over.clone(), "the body"),
-            (format!(r#"{{"parameters":{over}}}"#), "`parameters`"),
-            (format!(r#"{{"messages":[1,{over}]}}"#), "`messages[1]`"),
-            (
-                format!(r#"{{"messages":[{{"content":["x",{over}]}}]}}"#),
-                "`messages[0].content[1]`",
-            ),
-        ] {
-            let refusal = Json::parse(body.as_bytes()).unwrap_err();
-            let expected = format!(
-                "Failed to parse the request body as JSON: {place} has more than 4096 keys"
-            );
-            assert!(
-                refusal.message().starts_with(&expected),
-                "{}",
-                refusal.message()
-            );
-        }
-        assert!(Json::parse(format!("[{most},{most}]").as_bytes()).is_ok());
-    }
-
-    #[test]
-    fn refuses_deep_nesting_and_trailing_text() {
-        let deep = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
-        assert!(Json::parse(deep(MAX_DEPTH).as_bytes()).is_ok());
-        let error = Json::parse(deep(MAX_DEPTH + 1).as_bytes()).unwrap_err();
-        assert!(error.message().contains("nested deeper than 64 levels"));
-        assert!(Json::parse(b"{} x").is_err());
-        assert!(Json::parse(b"{").is_err());
-        assert!(Json::parse(b"1e999").is_err());
-        assert!(Json::parse(&[b'"', 0xff, b'"']).is_err());
-    }
-}
+mod tests;

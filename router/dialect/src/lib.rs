@@ -18,6 +18,7 @@ pub mod invocations;
 pub mod json;
 pub mod kserve;
 pub mod native;
+mod nearest;
 pub mod openai;
 pub mod refusal;
 pub mod request_id;

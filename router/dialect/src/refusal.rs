@@ -40,6 +40,8 @@ pub enum Cause {
     NotFound,
     /// The route has other methods.
     MethodNotAllowed,
+    /// The head is over its bounds.
+    HeadTooLarge,
     /// The body is over the byte limit.
     PayloadTooLarge,
     /// The body is not declared as JSON.
@@ -62,6 +64,9 @@ pub enum Cause {
 
 /// Characters of a message at most. What it quotes is cut long before, so that its end is not lost.
 const MOST_CHARACTERS: usize = 1000;
+
+/// Before what is wrong with a text that is no JSON.
+pub(crate) const NO_JSON: &str = "Failed to parse the request body as JSON: ";
 
 /// A refused or failed request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -131,12 +136,12 @@ impl Refusal {
         self
     }
 
-    /// No JSON at all.
-    pub fn malformed_json(problem: &str) -> Self {
-        Self::new(
-            Cause::MalformedJson,
-            format!("Failed to parse the request body as JSON: {problem}"),
-        )
+    /// No JSON at all. `path`: the innermost value that could not be read, empty for the body itself.
+    pub fn malformed_json(path: &str, problem: &str) -> Self {
+        if path.is_empty() {
+            return Self::new(Cause::MalformedJson, format!("{NO_JSON}{problem}"));
+        }
+        Self::new(Cause::MalformedJson, format!("{NO_JSON}{path}: {problem}")).with_param(path)
     }
 
     /// The model failed, in TGI's words.
@@ -230,6 +235,7 @@ impl Refusal {
             | Cause::WrongType
             | Cause::Validation
             | Cause::ContextLength
+            | Cause::HeadTooLarge
             | Cause::PayloadTooLarge
             | Cause::MediaType => "validation",
             Cause::Suffix => "suffix not supported",
@@ -270,6 +276,7 @@ impl Refusal {
             },
             Cause::NotFound => 404,
             Cause::MethodNotAllowed => 405,
+            Cause::HeadTooLarge => 431,
             Cause::PayloadTooLarge => 413,
             Cause::MediaType => 415,
             Cause::Overloaded => 429,
@@ -337,6 +344,7 @@ impl Refusal {
             | Cause::Template
             | Cause::NotFound
             | Cause::MethodNotAllowed
+            | Cause::HeadTooLarge
             | Cause::PayloadTooLarge
             | Cause::MediaType => ("invalid_request_error", None),
         }
@@ -366,6 +374,7 @@ mod tests {
             (Cause::Unauthorized, 401, 401),
             (Cause::Forbidden, 403, 403),
             (Cause::ModelNotFound, 422, 404),
+            (Cause::HeadTooLarge, 431, 431),
             (Cause::PayloadTooLarge, 413, 413),
             (Cause::MediaType, 415, 415),
             (Cause::Overloaded, 429, 429),

@@ -75,33 +75,29 @@ fn assert_all_refuse(body: &str, problem: &str) {
 fn unknown_keys() {
     let key = |count| format!("\"k{count}\":0");
     for (before, after, place) in [
-        (
-            r#"{"inputs":"x","prompt":"x","messages":[],"#,
-            "}",
-            "the body",
-        ),
-        (r#"{"inputs":"x","parameters":{"#, "}}", "`parameters`"),
+        (r#"{"inputs":"x","prompt":"x","messages":[],"#, "}", ""),
+        (r#"{"inputs":"x","parameters":{"#, "}}", "parameters: "),
         (
             r#"{"messages":[{"role":"user","content":"x","#,
             "}]}",
-            "`messages[0]`",
+            "messages[0]: ",
         ),
         (
             r#"{"messages":[{"role":"user","content":[{"text":"x","#,
             "}]}]}",
-            "`messages[0].content[0]`",
+            "messages[0].content[0]: ",
         ),
-        (r#"{"prompt":"x","logit_bias":{"#, "}}", "`logit_bias`"),
+        (r#"{"prompt":"x","logit_bias":{"#, "}}", "logit_bias: "),
         (
             r#"{"prompt":"x","stream_options":{"#,
             "}}",
-            "`stream_options`",
+            "stream_options: ",
         ),
-        (r#"{"prompt":"x","metadata":{"#, "}}", "`metadata`"),
+        (r#"{"prompt":"x","metadata":{"#, "}}", "metadata: "),
     ] {
         assert_all_refuse(
             &body(before, key, after),
-            &format!("{place} has more than 4096 keys"),
+            &format!("JSON: {place}more than 4096 keys in one object"),
         );
     }
 }
@@ -111,7 +107,7 @@ fn one_key_again_and_again() {
     for key in ["\"a\":0", "\"\":0", "\"inputs\":\"x\""] {
         assert_all_refuse(
             &body("{", |_| key.to_owned(), "}"),
-            "the body has more than 4096 keys",
+            "JSON: more than 4096 keys in one object",
         );
     }
 }

@@ -4,6 +4,7 @@ use crate::auth::{Holder, Keys};
 use crate::caller::Namespaces;
 use crate::cors;
 use crate::engine::EngineHandle;
+use crate::head;
 use crate::house::{House, Permit};
 use crate::metrics::Metrics;
 use crate::request_id;
@@ -16,6 +17,7 @@ use crate::services::ModelServices;
 use crate::slow_body;
 use crate::tenant::Tenant;
 use crate::tokenise::{QueueBounds, TokenisePool};
+use crate::unknown_fields::UnknownFields;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
@@ -51,6 +53,7 @@ struct Inner {
     keys: Keys,
     namespaces: Namespaces,
     aip: AipRoutes,
+    unknown_fields: UnknownFields,
 }
 
 impl AppState {
@@ -83,6 +86,7 @@ impl AppState {
                 pool,
                 grammar_pool,
                 aip,
+                unknown_fields: UnknownFields::default(),
             }),
         })
     }
@@ -121,6 +125,11 @@ impl AppState {
     /// The requests that can be aborted.
     pub(crate) fn running(&self) -> &Arc<RunningRequests> {
         &self.inner.running
+    }
+
+    /// What was told of unknown fields.
+    pub(crate) fn unknown_fields(&self) -> &UnknownFields {
+        &self.inner.unknown_fields
     }
 
     /// Permits that are taken.
@@ -264,6 +273,10 @@ pub fn router(state: AppState) -> Router {
         .fallback(routes::not_found)
         .method_not_allowed_fallback(routes::method_not_allowed)
         .layer(middleware::from_fn_with_state(state.clone(), guard))
+        .layer(middleware::from_fn_with_state(
+            state.clone(),
+            head::in_bounds,
+        ))
         .layer(middleware::from_fn_with_state(state.clone(), catch_panics))
         .layer(middleware::from_fn_with_state(state.clone(), in_time))
         .layer(cors)

@@ -7,6 +7,7 @@ mod connection;
 mod cors;
 pub mod engine;
 mod fair_share;
+mod head;
 pub mod health;
 mod house;
 pub mod listen;
@@ -25,6 +26,7 @@ mod slow_reader;
 mod sse;
 mod tenant;
 mod tokenise;
+mod unknown_fields;
 mod validate;
 
 pub use routes::table::{Access, Route};

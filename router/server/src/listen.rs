@@ -2,6 +2,7 @@
 
 use crate::connection::SharedStream;
 use crate::engine::EngineHandle;
+use crate::head;
 use crate::metrics::{CONTENT_TYPE, Metrics};
 use crate::slow_reader::TimedWrites;
 use axum::Router;
@@ -92,10 +93,6 @@ const UNSENT: usize = 64 << 10;
 /// its reader.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Bytes of a request's head, and header fields in it. More gets 431.
-const MAX_HEAD: usize = 64 << 10;
-const MAX_HEADERS: usize = 100;
-
 /// Before a failed accept is tried again: the first time, and at most. The usual cause is a lack of file descriptors,
 /// which only passes when a connection ends.
 const ACCEPT_BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
@@ -122,8 +119,8 @@ async fn serve_with(
     server
         .timer(TokioTimer::new())
         .header_read_timeout(head_timeout)
-        .max_headers(MAX_HEADERS)
-        .max_header_size(MAX_HEAD);
+        .max_headers(head::HYPER_FIELDS)
+        .max_header_size(head::HYPER_BYTES);
     // Not `half_close`: with it a client that leaves while its request waits would be noticed only when something is
     // written to it.
     let (stopping, is_stopping) = watch::channel(());
@@ -315,9 +312,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn heads_out_of_bounds_get_431() {
+    async fn heads_beyond_hypers_bounds_get_431() {
         let (address, _stop, _server) = start().await;
-        let many = "a: b\r\n".repeat(MAX_HEADERS + 1);
+        let many = "a: b\r\n".repeat(head::HYPER_FIELDS + 1);
         let answer = exchange(address, &format!("GET /quick HTTP/1.1\r\n{many}\r\n")).await;
         assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
     }

@@ -163,6 +163,11 @@ impl RequestLog {
         }
     }
 
+    /// The path that was asked for, cut and without what could break a line.
+    pub(crate) fn route(&self) -> &str {
+        &self.route
+    }
+
     /// Since the request arrived.
     pub(crate) fn elapsed(&self) -> Duration {
         self.arrival.elapsed()
@@ -307,6 +312,7 @@ fn failure_kind(cause: Cause) -> FailureKind {
         | Cause::ModelNotFound
         | Cause::NotFound
         | Cause::MethodNotAllowed
+        | Cause::HeadTooLarge
         | Cause::PayloadTooLarge
         | Cause::MediaType => FailureKind::Validation,
     }

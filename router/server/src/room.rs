@@ -1,7 +1,7 @@
 //! Whether a text can fit the context at all, before it is tokenised.
 
 use crate::tokenise::LARGE_JOB;
-use headrace_dialect::bounds::ContextLimits;
+use headrace_dialect::bounds::{Asked, ContextLimits};
 use headrace_dialect::refusal::{Cause, Dialect, Refusal};
 use headrace_text::Tokenizer;
 
@@ -14,7 +14,7 @@ pub(crate) struct Room {
     /// Whose words.
     pub(crate) dialect: Dialect,
     /// Output tokens, if the call says.
-    pub(crate) asked: Option<u32>,
+    pub(crate) asked: Asked,
     /// Prompts are cut to size (`truncate`): no length is too much.
     pub(crate) is_cut: bool,
 }
@@ -32,7 +32,8 @@ impl Room {
         let limit = u64::from(self.limits.max_total_tokens);
         let most = self.limits.max_input_tokens;
         let input = fewest as u64;
-        if let Some(asked) = self.asked
+        let field = self.asked.field;
+        if let Some(asked) = self.asked.tokens
             && input + u64::from(asked) > limit
         {
             let sum = input + u64::from(asked);
@@ -41,15 +42,13 @@ impl Room {
                  {asked} `max_new_tokens`"
             );
             return Err(match self.dialect {
-                Dialect::Native => {
-                    too_long(format!("Input validation error: {total}"), "max_new_tokens")
-                }
+                Dialect::Native => too_long(format!("Input validation error: {total}"), field),
                 Dialect::OpenAi => too_long(
                     format!(
                         "This model's maximum context length is {limit} tokens. However, you requested at least {sum} \
-                         tokens (at least {input} in the prompt, {asked} in the completion). {total}"
+                         tokens (at least {input} in the prompt, {asked} in the completion). {total} (`{field}`)"
                     ),
-                    "max_tokens",
+                    field,
                 ),
             });
         }
@@ -78,7 +77,11 @@ fn too_long(message: String, param: &str) -> Refusal {
 mod tests {
     use super::*;
 
-    fn room(dialect: Dialect, asked: Option<u32>) -> Room {
+    fn room(dialect: Dialect, tokens: Option<u32>) -> Room {
+        let asked = Asked {
+            tokens,
+            field: "max_completion_tokens",
+        };
         Room {
             limits: ContextLimits {
                 max_input_tokens: 9,
@@ -98,7 +101,7 @@ mod tests {
             for asked in [None, Some(1), Some(4), Some(u32::MAX)] {
                 for fewest in 0..14 {
                     let room = room(dialect, asked);
-                    let exact = room.limits.output_tokens(dialect, fewest, asked);
+                    let exact = room.limits.output_tokens(dialect, fewest, room.asked);
                     match (room.check_fewest(fewest), exact) {
                         (Ok(()), Ok(_)) => {}
                         (Err(bound), Err(exact)) => {

@@ -286,6 +286,10 @@ async fn chat_routes() {
             json!({"messages": messages, "max_tokens": 60, "stream": true}),
         ),
         (
+            "chat_completion_tokens_beyond",
+            json!({"messages": messages, "max_completion_tokens": 2_147_483_648_u32}),
+        ),
+        (
             "chat_tier_stream",
             json!({"messages": messages, "stream": true, "max_tokens": 1, "service_tier": "flex", "stop": ["Hell"],
                 "stream_options": {"include_usage": true}}),

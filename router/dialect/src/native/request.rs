@@ -64,8 +64,9 @@ pub fn read_generate(
     let mut fields = Fields::of(parameters, "parameters")?;
     let read = read_parameters(&mut fields, &mut ignored)?;
     refuse_unsupported(&read)?;
+    let parameters = fields.known().to_vec();
     fields.finish(&mut ignored);
-    body.finish(&mut ignored);
+    body.finish_around("parameters", &parameters, &mut ignored);
     if inputs.is_empty() {
         return Err(Refusal::validation("inputs", "`inputs` cannot be empty"));
     }

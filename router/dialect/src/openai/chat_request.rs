@@ -69,7 +69,10 @@ pub fn read_chat(json: &Json, bounds: &Bounds) -> Result<ChatCall, Refusal> {
     let shows_logprobs = logprobs.unwrap_or(top_n > 0);
     let mut call = Call::new(vec![Prompt::Chat(chat)]);
     common.fill(&mut call)?;
-    call.max_new_tokens = max_completion_tokens.or(call.max_new_tokens);
+    if max_completion_tokens.is_some() {
+        call.max_new_tokens = max_completion_tokens;
+        call.max_new_tokens_field = "max_completion_tokens";
+    }
     call.report = Report {
         logprobs: shows_logprobs,
         top_n,
@@ -236,7 +239,8 @@ mod tests {
         }))
         .unwrap();
         assert_eq!(call.call.stops, ["END"]);
-        assert_eq!(call.call.max_new_tokens, Some(7));
+        assert_eq!(call.call.asked().tokens, Some(7));
+        assert_eq!(call.call.asked().field, "max_completion_tokens");
         assert_eq!(call.call.sampling.seed, Some(u64::MAX));
         assert_eq!(call.call.sampling.top_k, Some(0));
         assert_eq!(call.call.choices, 3);

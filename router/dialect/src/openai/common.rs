@@ -348,6 +348,7 @@ impl Common {
         call.best_of = self.n;
         call.sampling = self.sampling;
         call.max_new_tokens = self.max_tokens;
+        call.max_new_tokens_field = "max_tokens";
         call.min_tokens = self.min_tokens;
         call.stops.clone_from(&self.stops);
         call.stop_token_ids.clone_from(&self.stop_token_ids);

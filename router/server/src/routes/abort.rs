@@ -41,6 +41,6 @@ async fn run(state: &AppState, log: &RequestLog, request: Request) -> Result<Res
     };
     let aborted = state.running().abort(&which, &caller, state.engine());
     let mut response = reply::json(&Aborted { aborted });
-    reply::add_ignored(&mut response, &call.ignored);
+    reply::add_ignored(state, log, &mut response, &call.ignored);
     Ok(response)
 }

@@ -67,9 +67,7 @@ pub(crate) async fn run(
     let identity = chunks::identity(state, "chatcmpl", model, &call.terms);
     let characters = call.prompts.iter().map(Prompt::characters).sum();
     let is_stream = call.stream;
-    let generation = Generation::start(state, log, permit, call, Dialect::OpenAi)
-        .await
-        .map_err(in_messages)?;
+    let generation = Generation::start(state, log, permit, call, Dialect::OpenAi).await?;
     let mut response = if is_stream {
         let prompts = generation.prompts();
         let ids = prompts.ids.first().map_or(&[][..], |ids| ids);
@@ -99,15 +97,6 @@ pub(crate) async fn run(
         };
         reply::timed_json(state, log, measure, &answer)
     };
-    reply::add_ignored(&mut response, &ignored);
+    reply::add_ignored(state, log, &mut response, &ignored);
     Ok(response)
-}
-
-/// What is wrong with the prompt is wrong with the messages: a chat has no other.
-fn in_messages(refusal: Refusal) -> Refusal {
-    if refusal.param() == Some("prompt") {
-        refusal.with_param("messages")
-    } else {
-        refusal
-    }
 }

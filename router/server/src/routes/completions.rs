@@ -99,6 +99,6 @@ pub(crate) async fn run(
         };
         reply::timed_json(state, log, measure, &answer)
     };
-    reply::add_ignored(&mut response, &ignored);
+    reply::add_ignored(state, log, &mut response, &ignored);
     Ok(response)
 }

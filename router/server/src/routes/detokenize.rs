@@ -3,7 +3,6 @@
 use super::{body, reply};
 use crate::app::AppState;
 use crate::request_log::RequestLog;
-use crate::tenant::Tenant;
 use crate::validate::run_on_pool;
 use axum::Extension;
 use axum::extract::{Request, State};
@@ -25,11 +24,12 @@ pub(crate) async fn detokenize(
     request: Request,
 ) -> Response {
     let dialect = state.dialect_of(request.uri().path());
-    let result = run(&state, log.caller().tenant(), request).await;
+    let result = run(&state, &log, request).await;
     reply::finish(&state, &log, dialect, result)
 }
 
-async fn run(state: &AppState, tenant: Tenant, request: Request) -> Result<Response, Refusal> {
+async fn run(state: &AppState, log: &RequestLog, request: Request) -> Result<Response, Refusal> {
+    let tenant = log.caller().tenant();
     let limits = state.context_limits()?;
     let json = body::read_json(state, request).await?;
     let call = read_detokenize(&json, &limits)?;
@@ -43,6 +43,6 @@ async fn run(state: &AppState, tenant: Tenant, request: Request) -> Result<Respo
     })
     .await?;
     let mut response = reply::json(&DetokenizeResponse { prompt });
-    reply::add_ignored(&mut response, &call.ignored);
+    reply::add_ignored(state, log, &mut response, &call.ignored);
     Ok(response)
 }

@@ -114,7 +114,7 @@ pub(super) async fn run(
     } else {
         whole(state, log, generation, &output, characters, route).await?
     };
-    reply::add_ignored(&mut response, &ignored);
+    reply::add_ignored(state, log, &mut response, &ignored);
     Ok(response)
 }
 

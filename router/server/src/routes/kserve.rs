@@ -285,7 +285,7 @@ async fn run_infer(
         model_version: version,
     };
     let mut response = reply::timed_json(state, log, measure, &answer);
-    reply::add_ignored(&mut response, &ignored);
+    reply::add_ignored(state, log, &mut response, &ignored);
     Ok(response)
 }
 

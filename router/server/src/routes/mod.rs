@@ -23,11 +23,22 @@ pub(crate) mod vertex;
 use crate::app::AppState;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use headrace_dialect::refusal::{Cause, Refusal};
+use headrace_dialect::refusal::{Cause, Dialect, Refusal};
 use headrace_text::OneLine;
+use http::header::ALLOW;
+use http::{HeaderValue, Method};
 
 /// No such path.
 pub(crate) async fn not_found(State(state): State<AppState>, request: Request) -> Response {
+    if request.method() == Method::CONNECT {
+        // It names a host and no path.
+        let message = "The method CONNECT is not allowed: this server is no proxy";
+        let refusal = Refusal::new(Cause::MethodNotAllowed, message);
+        let mut response = reply::refused(&state, Dialect::Native, &refusal);
+        let headers = response.headers_mut();
+        headers.insert(ALLOW, HeaderValue::from_static("GET,HEAD,POST,OPTIONS"));
+        return response;
+    }
     let path = request.uri().path();
     let message = format!("There is no route `{:.200}`", OneLine(path));
     let refusal = Refusal::new(Cause::NotFound, message);

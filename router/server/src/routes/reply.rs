@@ -1,6 +1,7 @@
 //! Answers: JSON, errors, and TGI's headers.
 
 use super::generation::Generation;
+use super::table;
 use crate::app::AppState;
 use crate::request_log::{Counts, RequestLog, Times};
 use crate::sse::{self, FrameWriter};
@@ -86,10 +87,25 @@ pub(crate) fn finish(
     })
 }
 
-/// Names the ignored keys.
-pub(crate) fn add_ignored(response: &mut Response, ignored: &Ignored) {
+/// Names the ignored keys, to the client and once to the operator.
+pub(crate) fn add_ignored(
+    state: &AppState,
+    log: &RequestLog,
+    response: &mut Response,
+    ignored: &Ignored,
+) {
+    if ignored.is_empty() {
+        return;
+    }
+    state
+        .unknown_fields()
+        .tell(table::pattern_of(log.route()), ignored);
+    insert_ignored(response.headers_mut(), ignored);
+}
+
+fn insert_ignored(headers: &mut HeaderMap, ignored: &Ignored) {
     if let Some(line) = ignored.header() {
-        insert(response.headers_mut(), IGNORED, line);
+        insert(headers, IGNORED, line);
     }
 }
 
@@ -222,9 +238,9 @@ mod tests {
         let mut response = Response::new(Body::empty());
         let mut ignored = Ignored::default();
         for key in ["a\r\nx: y", "b,c", &"x".repeat(5000)] {
-            ignored.push("", key);
+            ignored.push("", key, || None);
         }
-        add_ignored(&mut response, &ignored);
+        insert_ignored(response.headers_mut(), &ignored);
         let value = response.headers()[IGNORED].to_str().unwrap().to_owned();
         assert_eq!(value, format!("a%0D%0Ax:%20y, b%2Cc, {}", "x".repeat(100)));
     }

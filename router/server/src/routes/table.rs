@@ -170,6 +170,22 @@ pub(crate) fn is_taken(path: &str) -> bool {
         || ROUTES.iter().any(|route| fits(route.path, path))
 }
 
+/// The pattern that a path was asked for by, for the log.
+pub(crate) fn pattern_of(path: &str) -> &'static str {
+    let found = ROUTES.iter().find(|route| fits(route.path, path));
+    found.map_or_else(
+        || {
+            // A model's name that is longer than the log shows, or a path that Vertex AI's environment names.
+            if path.starts_with("/v2/models/") {
+                "/v2/models/{model}/infer"
+            } else {
+                "AIP_PREDICT_ROUTE"
+            }
+        },
+        |route| route.path,
+    )
+}
+
 /// Whether a path is one that a pattern in axum's notation stands for.
 fn fits(pattern: &str, path: &str) -> bool {
     let mut segments = path.split('/');

@@ -3,7 +3,6 @@
 use super::{body, reply};
 use crate::app::AppState;
 use crate::request_log::RequestLog;
-use crate::tenant::Tenant;
 use crate::validate::{encode_prompt, run_on_pool};
 use axum::Extension;
 use axum::extract::{Request, State};
@@ -32,17 +31,18 @@ pub(crate) async fn tokenize(
     request: Request,
 ) -> Response {
     let dialect = state.dialect_of(request.uri().path());
-    let result = run_tokenize(&state, log.caller().tenant(), request, dialect).await;
+    let result = run_tokenize(&state, &log, request, dialect).await;
     reply::finish(&state, &log, dialect, result)
 }
 
 async fn run_tokenize(
     state: &AppState,
-    tenant: Tenant,
+    log: &RequestLog,
     request: Request,
     dialect: Dialect,
 ) -> Result<Response, Refusal> {
     state.services()?;
+    let tenant = log.caller().tenant();
     let json = body::read_json(state, request).await?;
     let limits = state.context_limits().ok();
     let (mut response, ignored) = match read_tokenize(&json, &state.bounds(Dialect::OpenAi))? {
@@ -80,7 +80,7 @@ async fn run_tokenize(
             (reply::json(&answer), ignored)
         }
     };
-    reply::add_ignored(&mut response, &ignored);
+    reply::add_ignored(state, log, &mut response, &ignored);
     Ok(response)
 }
 
@@ -97,16 +97,17 @@ pub(crate) async fn chat_tokenize(
     Extension(log): Extension<Arc<RequestLog>>,
     request: Request,
 ) -> Response {
-    let result = run_chat_tokenize(&state, log.caller().tenant(), request).await;
+    let result = run_chat_tokenize(&state, &log, request).await;
     reply::finish(&state, &log, Dialect::Native, result)
 }
 
 async fn run_chat_tokenize(
     state: &AppState,
-    tenant: Tenant,
+    log: &RequestLog,
     request: Request,
 ) -> Result<Response, Refusal> {
     state.services()?;
+    let tenant = log.caller().tenant();
     let json = body::read_json(state, request).await?;
     let (prompt, ignored) = read_chat_tokenize(&json, &state.bounds(Dialect::OpenAi))?;
     let limits = state.context_limits().ok();
@@ -119,7 +120,7 @@ async fn run_chat_tokenize(
     })
     .await?;
     let mut response = reply::json(&answer);
-    reply::add_ignored(&mut response, &ignored);
+    reply::add_ignored(state, log, &mut response, &ignored);
     Ok(response)
 }
 

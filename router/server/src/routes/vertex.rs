@@ -89,7 +89,7 @@ async fn run(
     };
     let answer = VertexResponse { predictions };
     let mut response = reply::timed_json(state, log, measure, &answer);
-    reply::add_ignored(&mut response, &call.ignored);
+    reply::add_ignored(state, log, &mut response, &call.ignored);
     Ok(response)
 }
 

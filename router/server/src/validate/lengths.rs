@@ -27,15 +27,20 @@ pub(super) fn check_truncate(call: &Call, limits: &ContextLimits) -> Result<(), 
     Ok(())
 }
 
+/// What a dialect calls its prompts.
+pub(super) fn prompt_field(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Native => "inputs",
+        Dialect::OpenAi => "prompt",
+    }
+}
+
 pub(super) fn check_prompt(
     ids: &[TokenId],
     limits: &ContextLimits,
     dialect: Dialect,
 ) -> Result<(), Refusal> {
-    let field = match dialect {
-        Dialect::Native => "inputs",
-        Dialect::OpenAi => "prompt",
-    };
+    let field = prompt_field(dialect);
     if ids.is_empty() {
         return Err(Refusal::validation(
             field,
@@ -54,13 +59,16 @@ pub(super) fn check_prompt(
     }
 }
 
-pub(super) fn check_min_tokens(min_tokens: u32, max_new_tokens: u32) -> Result<(), Refusal> {
+/// `field`: the request's name for `max_new_tokens`.
+pub(super) fn check_min_tokens(
+    min_tokens: u32,
+    max_new_tokens: u32,
+    field: &str,
+) -> Result<(), Refusal> {
     if min_tokens > max_new_tokens {
         return Err(Refusal::validation(
             "min_tokens",
-            format!(
-                "`min_tokens` must be <= `max_tokens`. Given: {min_tokens} and {max_new_tokens}"
-            ),
+            format!("`min_tokens` must be <= `{field}`. Given: {min_tokens} and {max_new_tokens}"),
         ));
     }
     Ok(())

@@ -14,7 +14,7 @@ mod token_rules;
 use crate::app::AppState;
 use crate::engine::{EngineHandle, SequenceStream, SubmitFailure};
 use crate::room::Room;
-use headrace_dialect::call::{Call, Report, Sampling};
+use headrace_dialect::call::{Call, Prompt, Report, Sampling};
 use headrace_dialect::refusal::{Dialect, Refusal};
 use headrace_dialect::shape::TextShape;
 use headrace_dialect::shown_prompt::EchoText;
@@ -78,12 +78,29 @@ impl ValidatedCall {
         dialect: Dialect,
         sender: Sender<'_>,
     ) -> Result<Self, Refusal> {
+        let is_chat = |prompt: &Prompt| matches!(prompt, Prompt::Chat(_));
+        let is_chat = call.prompts.iter().all(is_chat);
+        let made = Self::make(state, call, dialect, sender).await;
+        // What is wrong with the prompt is wrong with the messages: a chat has no other.
+        made.map_err(|refusal| match refusal.param() {
+            Some("prompt") if is_chat => refusal.with_param("messages"),
+            _ => refusal,
+        })
+    }
+
+    async fn make(
+        state: &AppState,
+        call: Call,
+        dialect: Dialect,
+        sender: Sender<'_>,
+    ) -> Result<Self, Refusal> {
         let services = state.services()?;
         let treatment = Treatment::of(state, &call.terms, sender)?;
         let limits = state.context_limits()?;
         token_rules::check_ids(&call, &limits)?;
         check_truncate(&call, &limits)?;
         let text = call.text;
+        let asked = call.asked();
         let (do_sample, resolved) = call.sampling.resolve(&services.sampling_defaults);
         let end_ids = scoring::end_ids(&call, services);
         let mut sampling = sampling_params(&call, &end_ids, do_sample, &resolved);
@@ -94,9 +111,10 @@ impl ValidatedCall {
         token_rules::check_choice(&sampling)?;
         let report = call.report;
         let each_tells = call.stream;
-        let asked = call.max_new_tokens;
         let truncate = call.truncate.map(|cut| Cut {
-            most: cut.keep.unwrap_or_else(|| limits.input_beside(asked)),
+            most: cut
+                .keep
+                .unwrap_or_else(|| limits.input_beside(asked.tokens)),
             cut,
         });
         let room = Room {
@@ -122,7 +140,7 @@ impl ValidatedCall {
             .map(|EncodedPrompt { ids, echo }| {
                 let max_new_tokens = limits.output_tokens(dialect, ids.len(), asked)?;
                 check_prompt(&ids, &limits, dialect)?;
-                check_min_tokens(call.min_tokens, max_new_tokens)?;
+                check_min_tokens(call.min_tokens, max_new_tokens, asked.field)?;
                 Ok(ValidatedPrompt {
                     ids: Arc::from(ids),
                     max_new_tokens,

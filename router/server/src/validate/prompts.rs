@@ -1,11 +1,12 @@
 //! Prompts to ids, on the pool.
 
+use super::lengths::prompt_field;
 use crate::app::AppState;
 use crate::room::Room;
 use crate::services::ModelServices;
 use crate::tenant::Tenant;
 use crate::tokenise::PoolFailure;
-use headrace_dialect::bounds::ContextLimits;
+use headrace_dialect::bounds::{Asked, ContextLimits};
 use headrace_dialect::call::{ChatPrompt, Prompt};
 use headrace_dialect::openai::fills_no_gaps;
 use headrace_dialect::refusal::{Cause, Dialect, Refusal};
@@ -103,7 +104,7 @@ fn encode_one(
         let echo = echo.map(|shape| EchoText::of_ids(tokenizer, &ids, shape.shows_special));
         return Ok(EncodedPrompt { ids, echo });
     }
-    let (encoding, text) = encode_in_room(services, &prompt, Some(room))?;
+    let (encoding, text) = encode_in_room(services, &prompt, room.dialect, Some(room))?;
     let Encoding { ids, offsets } = encoding;
     let echo = echo.map(|_| EchoText::of_text(tokenizer, &text, &ids, &offsets));
     Ok(EncodedPrompt { ids, echo })
@@ -141,16 +142,20 @@ pub(crate) fn encode_prompt(
     let room = limits.map(|limits| Room {
         limits,
         dialect,
-        asked: None,
+        asked: Asked {
+            tokens: None,
+            field: "max_new_tokens",
+        },
         is_cut: false,
     });
-    encode_in_room(services, prompt, room)
+    encode_in_room(services, prompt, dialect, room)
 }
 
 /// The same; a chat whose rendered text cannot fit `room` is refused before it is tokenised.
 fn encode_in_room(
     services: &ModelServices,
     prompt: &Prompt,
+    dialect: Dialect,
     room: Option<Room>,
 ) -> Result<(Encoding, String), Refusal> {
     match prompt {
@@ -161,7 +166,7 @@ fn encode_in_room(
             .tokenizer
             .encode(text, *add_special_tokens, SpecialText::Parse)
             .map(|encoding| (encoding, text.clone()))
-            .map_err(|error| Refusal::validation("inputs", error.to_string())),
+            .map_err(|error| Refusal::validation(prompt_field(dialect), error.to_string())),
         Prompt::Infill {
             prefix,
             suffix,

@@ -12,6 +12,7 @@ mod about;
 mod control;
 mod extremes;
 mod grammar;
+mod heads;
 mod leaving;
 mod logprobs;
 mod one_meaning;

@@ -260,3 +260,76 @@ async fn the_line_of_a_stalled_sequence_names_its_request() {
     assert_eq!(line["level"], "WARN");
     assert!(line["sequence"].is_u64());
 }
+
+/// What was told of an unknown field, by its name.
+fn told_of(field: &str) -> Vec<Map<String, Value>> {
+    let text = String::from_utf8(log().lock().unwrap().clone()).unwrap();
+    let lines = text.lines().filter(|line| line.contains("unknown field"));
+    let lines = lines.map(|line| serde_json::from_str(line).unwrap());
+    lines
+        .filter(|line: &Map<String, Value>| line.get("field").is_some_and(|it| it == field))
+        .collect()
+}
+
+#[tokio::test]
+async fn an_unknown_field_is_told_once_for_each_route_with_what_may_be_meant() {
+    let server = server_with(says(greeting())).await;
+    for (path, body) in [
+        (
+            "/v1/completions",
+            json!({"prompt": "Hello", "max_tokes": 2, "max_tokens": 1}),
+        ),
+        (
+            "/v1/completions",
+            json!({"prompt": "Hello", "max_tokes": 3, "max_tokens": 1}),
+        ),
+        (
+            "/generate",
+            json!({"inputs": "Hello", "max_new_tokens": 2, "nobody_knows": 1}),
+        ),
+        (
+            "/generate",
+            json!({"inputs": "Hello", "parameters": {"temprature": 2, "max_new_tokens": 1}}),
+        ),
+        (
+            "/v1/chat/completions",
+            json!({"max_tokes": 1, "max_tokens": 1, "messages": [
+            {"role": "user", "content": "x", "contnet": 1}, {"role": "user", "content": "x", "contnet": 1}]}),
+        ),
+    ] {
+        assert_eq!(post(&server, "log-unknown", path, &body).await.status, 200);
+    }
+    let lines = told_of("max_tokes");
+    let routes: Vec<&Value> = lines.iter().map(|line| &line["route"]).collect();
+    assert_eq!(routes, ["/v1/completions", "/v1/chat/completions"]);
+    assert_eq!(lines[0]["level"], "WARN");
+    assert_eq!(
+        lines[0]["message"],
+        "unknown field `max_tokes` of requests to /v1/completions is ignored: is `max_tokens` meant?"
+    );
+    for (field, route, meant) in [
+        (
+            "max_new_tokens",
+            "/generate",
+            Some("parameters.max_new_tokens"),
+        ),
+        ("nobody_knows", "/generate", None),
+        (
+            "parameters.temprature",
+            "/generate",
+            Some("parameters.temperature"),
+        ),
+        (
+            "messages[].contnet",
+            "/v1/chat/completions",
+            Some("messages[].content"),
+        ),
+    ] {
+        let lines = told_of(field);
+        let [line] = &lines[..] else {
+            panic!("{field}: {lines:?}");
+        };
+        assert_eq!(line["route"], route);
+        assert_eq!(line.get("meant").and_then(Value::as_str), meant);
+    }
+}
