@@ -92,6 +92,43 @@ proptest! {
     }
 }
 
+/// Lengths are the validation's business: what a file says of them cuts and fills nothing.
+#[test]
+fn truncation_and_padding_of_a_file_do_nothing() {
+    let file = |truncation: &str, padding: &str| {
+        let json = format!(
+            r#"{{"version": "1.0", "truncation": {truncation}, "padding": {padding}, "added_tokens": [],
+                "normalizer": null, "pre_tokenizer": null, "post_processor": null, "decoder": null,
+                "model": {{"type": "BPE", "vocab": {{"a": 0, "b": 1}}, "merges": []}}}}"#
+        );
+        Tokenizer::from_bytes(json.as_bytes())
+    };
+    let cuts =
+        r#"{"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0}"#;
+    let fills = r#"{"strategy": {"Fixed": 8}, "direction": "Right", "pad_to_multiple_of": null, "pad_id": 1,
+        "pad_type_id": 0, "pad_token": "b"}"#;
+    for (truncation, padding) in [(cuts, "null"), ("null", fills), (cuts, fills)] {
+        let tokenizer = file(truncation, padding).unwrap();
+        let ids = |text: &str| {
+            tokenizer
+                .encode(text, true, SpecialText::Parse)
+                .unwrap()
+                .ids
+        };
+        assert_eq!(ids("aabba"), [0, 0, 1, 1, 0]);
+        assert_eq!(ids("a"), [0]);
+    }
+    // What the library itself cannot read is one line.
+    for odd in [
+        "7",
+        r#"{"max_length": "long"}"#,
+        r#"{"strategy": "Shortest"}"#,
+    ] {
+        let line = file(odd, "null").unwrap_err().to_string();
+        assert_eq!(line.lines().count(), 1, "{line}");
+    }
+}
+
 #[test]
 fn only_marked_occurrences_are_broken_apart() {
     let tokenizer = tokenizer("null");
