@@ -30,6 +30,17 @@ pub(crate) fn prepare(what: &'static str, source: &str) -> Result<String, Gramma
     Ok(bare.to_string())
 }
 
+/// Checks a pattern that may match anywhere in a text.
+pub(crate) fn check_search(source: &str) -> Result<(), GrammarError> {
+    let what = "pattern";
+    let hir = parse(what, source)?;
+    let bare = without_anchors(without_anchors(hir, End::First), End::Last);
+    find_anchor(&bare).map_err(|reason| GrammarError::Pattern {
+        what,
+        reason: reason.to_owned(),
+    })
+}
+
 /// A pattern within its bounds.
 pub(crate) fn parse(what: &'static str, source: &str) -> Result<Hir, GrammarError> {
     if source.len() > MOST_BYTES {

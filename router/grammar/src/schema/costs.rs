@@ -4,14 +4,19 @@ use super::keywords::ANNOTATIONS;
 use super::survey::Survey;
 use crate::error::GrammarError;
 use crate::pattern;
+use rustc_hash::FxHashSet;
 use serde_json::{Map, Number, Value};
 
 /// Nested JSON values.
 const MOST_NESTING: usize = 96;
 /// JSON values of a schema.
 const MOST_VALUES: usize = 20_000;
-/// Properties of each object squared, all objects together: what the library takes for them.
-const MOST_PROPERTIES_SQUARED: usize = 500_000;
+/// Names in `properties` and `required` of each object squared, all objects together: what the library takes for them.
+pub(super) const MOST_PROPERTIES_SQUARED: usize = 500_000;
+/// Optional properties of each object that must have one of them, or may have one only, cubed, all objects together.
+pub(super) const MOST_PROPERTIES_CUBED: usize = 125_000;
+/// `patternProperties` of each object squared, all objects together: each is held against each other one.
+pub(super) const MOST_PATTERN_NAMES_SQUARED: usize = 4_096;
 /// Digits of `multipleOf` as a number without its point, and, where schemas are combined, of all of them multiplied:
 /// the library keeps a state for every remainder.
 const MOST_MULTIPLE: u64 = 10_000;
@@ -58,25 +63,14 @@ impl Survey {
         map: &Map<String, Value>,
         pointer: &str,
     ) -> Result<(), GrammarError> {
-        if let Some(Value::Object(properties)) = map.get("properties") {
-            let count = properties.len();
-            self.properties_squared += count * count;
-            if self.properties_squared > MOST_PROPERTIES_SQUARED {
-                return Err(GrammarError::TooLarge {
-                    what: "schema",
-                    of: "properties of each object squared",
-                    count: self.properties_squared,
-                    limit: MOST_PROPERTIES_SQUARED,
-                });
-            }
-        }
+        self.check_names(map, pointer)?;
         let named = match map.get("patternProperties") {
             Some(Value::Object(named)) => named.keys().map(String::as_str).collect(),
             _ => Vec::new(),
         };
         let own = map.get("pattern").and_then(Value::as_str);
         for pattern in named.into_iter().chain(own) {
-            pattern::parse("pattern", pattern).map_err(|error| GrammarError::Schema {
+            pattern::check_search(pattern).map_err(|error| GrammarError::Schema {
                 what: error.to_string(),
                 pointer: pointer.to_owned(),
             })?;
@@ -92,6 +86,52 @@ impl Survey {
             self.multiples.insert(digits);
         }
         Ok(())
+    }
+
+    /// The names of an object.
+    fn check_names(&mut self, map: &Map<String, Value>, pointer: &str) -> Result<(), GrammarError> {
+        let over = |of: &str, count: usize, limit: usize| {
+            if count <= limit {
+                return Ok(());
+            }
+            Err(GrammarError::Schema {
+                what: format!(
+                    "the schema has too many {of}: squared or cubed and added up over all objects they are {count}, at \
+                     most {limit} are allowed"
+                ),
+                pointer: pointer.to_owned(),
+            })
+        };
+        let names = own_names(map);
+        self.properties_squared += names.saturating_mul(names);
+        over(
+            "names in `properties` and `required`",
+            self.properties_squared,
+            MOST_PROPERTIES_SQUARED,
+        )?;
+        let patterns = map.get("patternProperties").and_then(Value::as_object);
+        let patterns = patterns.map_or(0, Map::len);
+        self.pattern_names_squared += patterns.saturating_mul(patterns);
+        over(
+            "`patternProperties`",
+            self.pattern_names_squared,
+            MOST_PATTERN_NAMES_SQUARED,
+        )?;
+        let bound = |keyword: &str| map.get(keyword).and_then(Value::as_u64);
+        let required = map.get("required").and_then(Value::as_array);
+        let required = required.map_or(0, Vec::len) as u64;
+        let least = bound("minProperties").map(|least| least.saturating_sub(required));
+        let most = bound("maxProperties").map(|most| most.saturating_sub(required));
+        // At least one, at most one, or exactly one of those that are not required.
+        if least.unwrap_or(0) <= 1 && most.unwrap_or(1) == 1 && (least == Some(1) || most.is_some())
+        {
+            self.properties_cubed += names.saturating_pow(3);
+        }
+        over(
+            "names in `properties` beside `minProperties` or `maxProperties`",
+            self.properties_cubed,
+            MOST_PROPERTIES_CUBED,
+        )
     }
 
     /// Combined, two multiples become their common one.
@@ -143,6 +183,16 @@ impl Survey {
         }
         Ok(())
     }
+}
+
+/// How many names `properties` and `required` have together.
+pub(super) fn own_names(map: &Map<String, Value>) -> usize {
+    let properties = map.get("properties").and_then(Value::as_object);
+    let listed = |name: &str| properties.is_some_and(|it| it.contains_key(name));
+    let required = map.get("required").and_then(Value::as_array);
+    let required = required.into_iter().flatten().filter_map(Value::as_str);
+    let unlisted: FxHashSet<&str> = required.filter(|name| !listed(name)).collect();
+    properties.map_or(0, Map::len) + unlisted.len()
 }
 
 /// A number without its point and trailing zeros, if it is within the bounds of `multipleOf`.

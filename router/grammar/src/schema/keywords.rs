@@ -48,7 +48,7 @@ pub(super) const ANNOTATIONS: [&str; 17] = [
 ];
 
 /// Keywords whose value is a schema.
-pub(super) const ONE_SCHEMA: [&str; 2] = ["additionalProperties", "items"];
+pub(super) const ONE_SCHEMA: [&str; 3] = ["additionalItems", "additionalProperties", "items"];
 
 /// Keywords whose value is a list of schemas that hold together or in turn.
 pub(super) const SCHEMA_LISTS: [&str; 5] = ["allOf", "anyOf", "oneOf", "prefixItems", "items"];

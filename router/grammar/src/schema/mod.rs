@@ -6,8 +6,12 @@
 //! A schema that is combined with another one (`allOf`, or `anyOf`, `oneOf`, `$ref` beside other keywords) is left
 //! open, for two closed halves of an object would exclude each other.
 
+mod combined;
 mod costs;
+mod cycles;
 mod keywords;
+mod numbers;
+mod overlap;
 mod place;
 mod shapes;
 mod survey;
@@ -46,15 +50,19 @@ pub(crate) fn prepare(
     survey.check_multiples()?;
     let Survey {
         combined_references,
+        combinations_at,
         visited,
         ..
     } = survey;
+    cycles::check(&schema, &visited)?;
+    combined::check(&schema, &combinations_at)?;
     for pointer in visited {
         let combined = pointer.is_combined || combined_references.contains(&pointer.pointer);
         let Some(Value::Object(part)) = schema.pointer_mut(&pointer.pointer[1..]) else {
             continue;
         };
         close(part, combined);
+        numbers::fit(part);
     }
     match schema {
         Value::Object(map) => Ok(map),

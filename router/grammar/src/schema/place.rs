@@ -2,13 +2,24 @@
 
 use super::survey::push_key;
 use crate::error::{GrammarError, first_line};
-use serde_json::Value;
+use headrace_text::OneLine;
+use serde_json::{Map, Value};
 
 /// What the library says before its reason when no text could be valid.
 const UNSATISFIABLE: &str = "Unsatisfiable schema: ";
 /// Before a line with the address of a part that others refer to.
 const PROCESSING: &str = "\n  while processing ";
 const UNKNOWN_FORMAT: &str = "Unknown format: ";
+/// Before the address of a reference.
+const CIRCULAR: &str = "circular references with sibling keys are not supported: ";
+/// Where a reference leads through a name that has to be escaped.
+const SEGMENT: &str = "Reference segment ";
+/// Before what it could not decide within its bounds.
+const UNDECIDED: &str = "Unable to determine if regex is empty";
+/// Of `patternProperties`.
+const DISJOINT: &str = "patternProperty regexes /";
+/// Of `minProperties` and `maxProperties`.
+const COUNTED: &str = "min/maxProperties only supported";
 
 /// The library's error as ours. `messages`: the outermost first. The library names its own options, which clients do not
 /// have, and they are left out.
@@ -32,8 +43,11 @@ pub(crate) fn explain(messages: &[String], schema: Option<&Value>) -> GrammarErr
         find(schema, &mut "#".to_owned(), &mut found, &|map| {
             map.get("format").and_then(Value::as_str) == Some(format)
         });
-        let what = format!("the format `{:.100}` is not supported", first_line(format));
+        let what = format!("the format `{:.100}` is not supported", OneLine(format));
         return placed(what, found.into_iter().next());
+    }
+    if let Some(error) = messages.iter().find_map(|one| explain_one(one, schema)) {
+        return error;
     }
     let is_unsatisfiable = messages.iter().any(|one| one.starts_with(UNSATISFIABLE));
     if !is_unsatisfiable {
@@ -41,6 +55,52 @@ pub(crate) fn explain(messages: &[String], schema: Option<&Value>) -> GrammarErr
     }
     let (reason, pointer) = follow(messages, schema);
     placed(format!("no value can be valid: {reason}"), Some(pointer))
+}
+
+/// Messages that name the place in the library's own way, or none.
+fn explain_one(message: &str, schema: &Value) -> Option<GrammarError> {
+    let places = |is_it: &dyn Fn(&Map<String, Value>) -> bool| {
+        let mut found = Vec::new();
+        find(schema, &mut "#".to_owned(), &mut found, &is_it);
+        found
+    };
+    if let Some(address) = message.strip_prefix(CIRCULAR) {
+        let what = "a `$ref` cycle whose every `$ref` has keywords beside it is not supported";
+        let pointer = address
+            .split_once('#')
+            .map(|(_, place)| format!("#{place}"));
+        return Some(placed(what.to_owned(), pointer));
+    }
+    if message.starts_with(SEGMENT) {
+        let address = message.rsplit_once("in '").map(|(_, address)| address);
+        let address = address.map(|it| it.trim_end_matches(['.', '\'']).to_owned());
+        let what = "a `$ref` through a name with `/` or `~` is not supported";
+        return Some(placed(what.to_owned(), address));
+    }
+    if message.starts_with(UNDECIDED) {
+        let has_text = |map: &Map<String, Value>, keyword: &str| {
+            let text = map.get(keyword).and_then(Value::as_str);
+            text.is_some_and(|text| keyword == "format" || message.contains(text))
+        };
+        let found = places(&|map| has_text(map, "pattern") || has_text(map, "format"));
+        let what = "it takes too long to find out whether any text fits what is asked of it";
+        return Some(placed(what.to_owned(), found.into_iter().next()));
+    }
+    if message.contains(DISJOINT) {
+        let found = places(&|map| {
+            let named = map.get("patternProperties").and_then(Value::as_object);
+            named.is_some_and(|named| named.len() > 1)
+        });
+        return Some(placed(first_line(message), only(found)));
+    }
+    if message.starts_with(COUNTED) {
+        let found =
+            places(&|map| map.contains_key("minProperties") || map.contains_key("maxProperties"));
+        let what = "`minProperties` and `maxProperties` are supported only where every name in `properties` is required, \
+                    or for one property";
+        return Some(placed(what.to_owned(), only(found)));
+    }
+    None
 }
 
 fn placed(what: String, pointer: Option<String>) -> GrammarError {
@@ -107,7 +167,7 @@ fn find(
     value: &Value,
     pointer: &mut String,
     found: &mut Vec<String>,
-    is_it: &impl Fn(&serde_json::Map<String, Value>) -> bool,
+    is_it: &impl Fn(&Map<String, Value>) -> bool,
 ) {
     let length = pointer.len();
     match value {

@@ -31,8 +31,9 @@ enum Shape {
     Count,
 }
 
-const SHAPES: [(&str, Shape); 27] = [
+const SHAPES: [(&str, Shape); 28] = [
     ("type", Shape::Types),
+    ("additionalItems", Shape::Schema),
     ("additionalProperties", Shape::Schema),
     ("items", Shape::SchemaOrList),
     ("allOf", Shape::List),

@@ -4,6 +4,7 @@ use super::costs::has_enum_beside;
 use super::keywords::{
     NAMED_SCHEMAS, ONE_SCHEMA, REFUSED_KEYWORDS, SCHEMA_LISTS, is_neutral, num_parts,
 };
+use super::numbers;
 use super::shapes;
 use crate::error::GrammarError;
 use headrace_text::OneLine;
@@ -28,8 +29,12 @@ pub(super) struct Survey {
     pub(super) references: Vec<String>,
     /// Targets of references that hold together with something else.
     pub(super) combined_references: FxHashSet<String>,
+    /// Where schemas hold together.
+    pub(super) combinations_at: Vec<String>,
     pub(super) combinations: usize,
     pub(super) properties_squared: usize,
+    pub(super) properties_cubed: usize,
+    pub(super) pattern_names_squared: usize,
     /// Every `multipleOf`, without its point.
     pub(super) multiples: FxHashSet<u64>,
     pub(super) has_combinations: bool,
@@ -56,6 +61,7 @@ impl Survey {
             return Ok(());
         }
         shapes::check(map, pointer)?;
+        numbers::check(map, pointer)?;
         self.check_keywords(map, pointer)?;
         self.check_costs(map, pointer)?;
         self.visited.push(Part {
@@ -72,6 +78,9 @@ impl Survey {
             self.references.push(target);
         }
         self.has_combinations |= combines;
+        if parts > 1 {
+            self.combinations_at.push(pointer.clone());
+        }
         if parts > 1 || has_enum_beside(map) {
             self.count_combinations(map)?;
         }
