@@ -14,6 +14,7 @@ use axum::middleware::{self, Next};
 use axum::response::Response;
 use complete::complete;
 use headrace_api::chat::ChatCompletionChunk;
+use headrace_api::errors::{ErrorResponse, OpenAiErrorResponse};
 use headrace_api::invocations::AnyErrorResponse;
 use headrace_api::native::StreamResponse;
 use headrace_dialect::refusal::to_json;
@@ -64,7 +65,13 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
         control::drain,
         control::flush_cache,
     ),
-    components(schemas(AnyErrorResponse, ChatCompletionChunk, StreamResponse)),
+    components(schemas(
+        AnyErrorResponse,
+        ErrorResponse,
+        OpenAiErrorResponse,
+        ChatCompletionChunk,
+        StreamResponse
+    )),
     info(
         title = "headrace",
         description = "Large language models over HTTP: TGI's routes and OpenAI's.",

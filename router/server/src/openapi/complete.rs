@@ -107,39 +107,42 @@ fn operation_id(method: &str, path: &str) -> String {
 fn errors(route: &Route) -> Vec<(u16, &'static str)> {
     let dialect = dialect_by_prefix(route.path);
     let generates = route.takes_body && !is_about_tokens_or_ids(route);
-    let mut errors = vec![
-        (405, "The path has other methods"),
-        (500, "A fault of the server"),
-    ];
-    if route.access != Access::Open {
-        errors.push((401, "No key, or a wrong one, where keys are set"));
-    }
+    let mut errors = vec![(405, "The path has other methods")];
     if route.access == Access::Admin {
+        errors.push((401, "No key, or a wrong one"));
         errors.push((403, "Not the admin key"));
         errors.push((404, "The server has no admin key"));
+    } else if route.access != Access::Open {
+        errors.push((401, "No key, or a wrong one, where keys are set"));
     }
     if route.takes_body {
-        errors.push((400, "The body is no JSON, or nested too deep"));
         errors.push((408, "The body stopped coming"));
         errors.push((413, "The body is too large"));
         errors.push((415, "The body is not declared as JSON"));
         errors.push((429, "Model is overloaded"));
-        if dialect == Dialect::Native {
-            errors.push((
-                422,
-                "A field is missing, of the wrong type or out of bounds",
-            ));
+        match dialect {
+            Dialect::Native => {
+                errors.push((400, "The body is no JSON, or nested too deep"));
+                errors.push((
+                    422,
+                    "A field is missing, of the wrong type or out of bounds",
+                ));
+            }
+            Dialect::OpenAi => errors.push((400, "Invalid request")),
         }
     }
-    if route.path == "/invocations" {
+    if route.path == "/invocations" || route.path.starts_with("/v2/models/") {
         errors.push((404, "Unknown model"));
     }
-    if generates {
-        match dialect {
-            Dialect::Native => errors.push((424, "Generation error")),
-            Dialect::OpenAi => errors.push((404, "Unknown model")),
+    match dialect {
+        Dialect::Native if generates => errors.push((424, "Generation error")),
+        Dialect::OpenAi if generates => {
+            errors.push((404, "Unknown model"));
+            errors.push((500, "Generation error"));
         }
+        _ => {}
     }
+    errors.push((500, "A fault of the server"));
     errors.push((503, "Not ready, or shutting down"));
     errors
 }
@@ -162,7 +165,14 @@ fn add_errors(operation: &mut Value, route: &Route) {
         let response = responses
             .entry(status.to_string())
             .or_insert_with(|| json!({"description": description}));
-        response["content"] = json!({"application/json": {"schema": {"$ref": schema}}});
+        // A handler's own shape of what is wrong stays: `KServe`'s probes have one.
+        let named = &response["content"]["application/json"]["schema"]["$ref"];
+        let is_own = named
+            .as_str()
+            .is_some_and(|name| !name.ends_with("ErrorResponse"));
+        if !is_own {
+            response["content"] = json!({"application/json": {"schema": {"$ref": schema}}});
+        }
     }
     sort(responses);
 }
@@ -244,6 +254,16 @@ mod tests {
         assert!(streams("post", "/") && streams("post", "/v1"));
         assert!(streams("post", "/v1/chat/completions"));
         assert!(!streams("get", "/") && !streams("post", "/generate"));
+    }
+
+    #[test]
+    fn probes_of_kserve_say_in_their_own_shape_what_is_waited_for() {
+        let document = super::super::value();
+        for path in ["/v2/health/ready", "/v2/models/{model}/ready"] {
+            let answers = &document["paths"][path]["get"]["responses"];
+            let shape = &answers["503"]["content"]["application/json"]["schema"]["$ref"];
+            assert_eq!(shape, "#/components/schemas/KserveHealth", "{path}");
+        }
     }
 
     /// Nothing predicts the first token of a prompt.

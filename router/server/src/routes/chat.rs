@@ -10,7 +10,6 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use headrace_api::chat::{ChatCompletion, ChatRequest};
-use headrace_api::errors::OpenAiErrorResponse;
 use headrace_dialect::call::Prompt;
 use headrace_dialect::json::Json;
 use headrace_dialect::openai::{ChatCall, ChatStream, chat_completion, read_chat, usage};
@@ -23,11 +22,6 @@ use std::sync::Arc;
     post, path = "/v1/chat/completions", tag = "OpenAI", request_body = ChatRequest,
     responses(
         (status = 200, description = "The answer; with `stream`, events of chunks, then `[DONE]`", body = ChatCompletion),
-        (status = 400, description = "Invalid request", body = OpenAiErrorResponse),
-        (status = 404, description = "Unknown model", body = OpenAiErrorResponse),
-        (status = 429, description = "Model is overloaded", body = OpenAiErrorResponse),
-        (status = 500, description = "Generation error", body = OpenAiErrorResponse),
-        (status = 503, description = "Not ready, or shutting down", body = OpenAiErrorResponse),
     )
 )]
 pub(crate) async fn chat_completions(

@@ -10,7 +10,6 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use headrace_api::completion::{Completion, CompletionRequest};
-use headrace_api::errors::OpenAiErrorResponse;
 use headrace_dialect::call::Prompt;
 use headrace_dialect::choice::rank;
 use headrace_dialect::json::Json;
@@ -26,11 +25,6 @@ use std::sync::Arc;
     post, path = "/v1/completions", tag = "OpenAI", request_body = CompletionRequest,
     responses(
         (status = 200, description = "The texts; with `stream`, events of the same shape, then `[DONE]`", body = Completion),
-        (status = 400, description = "Invalid request", body = OpenAiErrorResponse),
-        (status = 404, description = "Unknown model", body = OpenAiErrorResponse),
-        (status = 429, description = "Model is overloaded", body = OpenAiErrorResponse),
-        (status = 500, description = "Generation error", body = OpenAiErrorResponse),
-        (status = 503, description = "Not ready, or shutting down", body = OpenAiErrorResponse),
     )
 )]
 pub(crate) async fn completions(

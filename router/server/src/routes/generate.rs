@@ -9,7 +9,6 @@ use crate::sse::FrameWriter;
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use headrace_api::errors::ErrorResponse;
 use headrace_api::native::{
     CompatGenerateRequest, GenerateRequest, GenerateResponse, StreamResponse,
 };
@@ -26,13 +25,7 @@ use std::sync::Arc;
 /// Generate tokens, streamed if `stream` is true.
 #[utoipa::path(
     post, path = "/", tag = "Text Generation Inference", request_body = CompatGenerateRequest,
-    responses(
-        (status = 200, description = "Generated text", body = Vec<GenerateResponse>),
-        (status = 422, description = "Input validation error", body = ErrorResponse),
-        (status = 424, description = "Generation error", body = ErrorResponse),
-        (status = 429, description = "Model is overloaded", body = ErrorResponse),
-        (status = 503, description = "Not ready, or shutting down", body = ErrorResponse),
-    )
+    responses((status = 200, description = "Generated text", body = Vec<GenerateResponse>))
 )]
 pub(crate) async fn compat(
     state: State<AppState>,
@@ -45,13 +38,7 @@ pub(crate) async fn compat(
 /// Generate tokens.
 #[utoipa::path(
     post, path = "/generate", tag = "Text Generation Inference", request_body = GenerateRequest,
-    responses(
-        (status = 200, description = "Generated text", body = GenerateResponse),
-        (status = 422, description = "Input validation error", body = ErrorResponse),
-        (status = 424, description = "Generation error", body = ErrorResponse),
-        (status = 429, description = "Model is overloaded", body = ErrorResponse),
-        (status = 503, description = "Not ready, or shutting down", body = ErrorResponse),
-    )
+    responses((status = 200, description = "Generated text", body = GenerateResponse))
 )]
 pub(crate) async fn generate(
     state: State<AppState>,
@@ -66,10 +53,6 @@ pub(crate) async fn generate(
     post, path = "/generate_stream", tag = "Text Generation Inference", request_body = GenerateRequest,
     responses(
         (status = 200, description = "One event a token", body = StreamResponse, content_type = "text/event-stream"),
-        (status = 422, description = "Input validation error", body = ErrorResponse),
-        (status = 424, description = "Generation error", body = ErrorResponse),
-        (status = 429, description = "Model is overloaded", body = ErrorResponse),
-        (status = 503, description = "Not ready, or shutting down", body = ErrorResponse),
     )
 )]
 pub(crate) async fn generate_stream(

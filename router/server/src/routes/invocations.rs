@@ -6,7 +6,6 @@ use crate::request_log::RequestLog;
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use headrace_api::errors::ErrorResponse;
 use headrace_api::invocations::{InvocationsAnswer, InvocationsBody};
 use headrace_dialect::invocations::{Invocation, invocation_of};
 use headrace_dialect::native::NativeRoute;
@@ -18,10 +17,6 @@ use std::sync::Arc;
     post, path = "/invocations", tag = "Text Generation Inference", request_body = InvocationsBody,
     responses(
         (status = 200, description = "As `/`, `/v1/chat/completions` or `/v1/completions` would answer", body = InvocationsAnswer),
-        (status = 422, description = "Input validation error", body = ErrorResponse),
-        (status = 424, description = "Generation error", body = ErrorResponse),
-        (status = 429, description = "Model is overloaded", body = ErrorResponse),
-        (status = 503, description = "Not ready, or shutting down", body = ErrorResponse),
     )
 )]
 pub(crate) async fn invocations(

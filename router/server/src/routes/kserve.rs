@@ -11,7 +11,6 @@ use axum::Extension;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use headrace_api::errors::ErrorResponse;
 use headrace_api::kserve::{
     InferenceRequest, InferenceResponse, KserveHealth, ModelMetadata, ServerMetadata,
     TensorMetadata,
@@ -116,11 +115,7 @@ fn probe(answer: &ProbeAnswer, good: &KserveHealth, bad: KserveHealth) -> Respon
 /// Model metadata.
 #[utoipa::path(
     get, path = "/v2/models/{model}", tag = "KServe", params(("model" = String, Path, description = "Model name")),
-    responses(
-        (status = 200, description = "Its tensors", body = ModelMetadata),
-        (status = 404, description = "Unknown model", body = ErrorResponse),
-        (status = 503, description = "Not ready", body = ErrorResponse),
-    )
+    responses((status = 200, description = "Its tensors", body = ModelMetadata))
 )]
 pub(crate) async fn model(state: State<AppState>, path: AnyModelPath) -> Response {
     metadata(&state, path)
@@ -130,11 +125,7 @@ pub(crate) async fn model(state: State<AppState>, path: AnyModelPath) -> Respons
 #[utoipa::path(
     get, path = "/v2/models/{model}/versions/{version}", tag = "KServe",
     params(("model" = String, Path, description = "Model name"), ("version" = String, Path, description = "Any")),
-    responses(
-        (status = 200, description = "Its tensors", body = ModelMetadata),
-        (status = 404, description = "Unknown model", body = ErrorResponse),
-        (status = 503, description = "Not ready", body = ErrorResponse),
-    )
+    responses((status = 200, description = "Its tensors", body = ModelMetadata))
 )]
 pub(crate) async fn model_version(state: State<AppState>, path: AnyModelPath) -> Response {
     metadata(&state, path)
@@ -168,7 +159,6 @@ fn tensor(name: &'static str) -> TensorMetadata {
     params(("model" = String, Path, description = "Model name")),
     responses(
         (status = 200, description = "Requests run", body = KserveHealth),
-        (status = 404, description = "Unknown model", body = ErrorResponse),
         (status = 503, description = "What is waited for", body = KserveHealth),
     )
 )]
@@ -182,7 +172,6 @@ pub(crate) async fn model_ready(state: State<AppState>, path: AnyModelPath) -> R
     params(("model" = String, Path, description = "Model name"), ("version" = String, Path, description = "Any")),
     responses(
         (status = 200, description = "Requests run", body = KserveHealth),
-        (status = 404, description = "Unknown model", body = ErrorResponse),
         (status = 503, description = "What is waited for", body = KserveHealth),
     )
 )]
@@ -203,14 +192,7 @@ fn of_model(state: &AppState, path: AnyModelPath) -> Response {
 #[utoipa::path(
     post, path = "/v2/models/{model}/infer", tag = "KServe", request_body = InferenceRequest,
     params(("model" = String, Path, description = "Model name")),
-    responses(
-        (status = 200, description = "Generated texts", body = InferenceResponse),
-        (status = 404, description = "Unknown model", body = ErrorResponse),
-        (status = 422, description = "Input validation error", body = ErrorResponse),
-        (status = 424, description = "Generation error", body = ErrorResponse),
-        (status = 429, description = "Model is overloaded", body = ErrorResponse),
-        (status = 503, description = "Not ready, or shutting down", body = ErrorResponse),
-    )
+    responses((status = 200, description = "Generated texts", body = InferenceResponse))
 )]
 pub(crate) async fn infer(
     State(state): State<AppState>,
@@ -227,14 +209,7 @@ pub(crate) async fn infer(
 #[utoipa::path(
     post, path = "/v2/models/{model}/versions/{version}/infer", tag = "KServe", request_body = InferenceRequest,
     params(("model" = String, Path, description = "Model name"), ("version" = String, Path, description = "Any")),
-    responses(
-        (status = 200, description = "Generated texts", body = InferenceResponse),
-        (status = 404, description = "Unknown model", body = ErrorResponse),
-        (status = 422, description = "Input validation error", body = ErrorResponse),
-        (status = 424, description = "Generation error", body = ErrorResponse),
-        (status = 429, description = "Model is overloaded", body = ErrorResponse),
-        (status = 503, description = "Not ready, or shutting down", body = ErrorResponse),
-    )
+    responses((status = 200, description = "Generated texts", body = InferenceResponse))
 )]
 pub(crate) async fn infer_version(
     state: State<AppState>,

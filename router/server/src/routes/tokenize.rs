@@ -8,7 +8,6 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use headrace_api::chat::ChatRequest;
-use headrace_api::errors::ErrorResponse;
 use headrace_api::tokenize::{
     ChatTokenizeResponse, SimpleToken, TokenizeAnswer, TokenizeBody, TokenizeResponse,
 };
@@ -20,10 +19,7 @@ use std::sync::Arc;
 /// Tokenize: `inputs` gives a list of tokens with their places, `prompt` or `messages` the ids and their number.
 #[utoipa::path(
     post, path = "/tokenize", tag = "Text Generation Inference", request_body = TokenizeBody,
-    responses(
-        (status = 200, description = "Tokens", body = TokenizeAnswer),
-        (status = 422, description = "Input validation error", body = ErrorResponse),
-    )
+    responses((status = 200, description = "Tokens", body = TokenizeAnswer))
 )]
 pub(crate) async fn tokenize(
     State(state): State<AppState>,
@@ -89,7 +85,7 @@ async fn run_tokenize(
     post, path = "/chat_tokenize", tag = "Text Generation Inference", request_body = ChatRequest,
     responses(
         (status = 200, description = "Tokens and the templated text", body = ChatTokenizeResponse),
-        (status = 422, description = "Input validation or template error", body = ErrorResponse),
+        (status = 422, description = "A field is not valid, or the template refuses the messages"),
     )
 )]
 pub(crate) async fn chat_tokenize(

@@ -11,7 +11,6 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use futures::future::try_join_all;
-use headrace_api::errors::ErrorResponse;
 use headrace_api::vertex::{VertexRequest, VertexResponse};
 use headrace_dialect::call::Prompt;
 use headrace_dialect::refusal::{Cause, Dialect, Refusal};
@@ -22,13 +21,7 @@ use std::sync::Arc;
 /// Answer every instance, all at the same time.
 #[utoipa::path(
     post, path = "/vertex", tag = "Text Generation Inference", request_body = VertexRequest,
-    responses(
-        (status = 200, description = "The text of each instance, in their order", body = VertexResponse),
-        (status = 422, description = "Input validation error", body = ErrorResponse),
-        (status = 424, description = "Generation error", body = ErrorResponse),
-        (status = 429, description = "Model is overloaded", body = ErrorResponse),
-        (status = 503, description = "Not ready, or shutting down", body = ErrorResponse),
-    )
+    responses((status = 200, description = "The text of each instance, in their order", body = VertexResponse))
 )]
 pub(crate) async fn vertex(
     State(state): State<AppState>,
