@@ -16,6 +16,18 @@ pub struct Flags {
     pub max_client_batch_size: usize,
 }
 
+/// TGI's defaults.
+impl Default for Flags {
+    fn default() -> Self {
+        Self {
+            max_best_of: 2,
+            max_stop_sequences: 4,
+            max_top_n_tokens: 5,
+            max_client_batch_size: 4,
+        }
+    }
+}
+
 /// A step of 32,768 prompt tokens with so many beside each is a message of 46 MB.
 const PROMPT_TOP_N: u32 = 128;
 
@@ -376,12 +388,7 @@ mod tests {
 
     #[test]
     fn flags_raise_but_never_lower_the_v1_bounds() {
-        let small = Flags {
-            max_best_of: 2,
-            max_stop_sequences: 4,
-            max_top_n_tokens: 5,
-            max_client_batch_size: 4,
-        };
+        let small = Flags::default();
         let bounds = Bounds::of(Dialect::OpenAi, small);
         assert_eq!(
             (bounds.choices, bounds.stops, bounds.top_n, bounds.prompts),

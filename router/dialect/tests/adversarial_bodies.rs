@@ -16,15 +16,7 @@ use headrace_dialect::refusal::{Dialect, Refusal};
 const SIZE: usize = 2_000_000;
 
 fn bounds(dialect: Dialect) -> Bounds {
-    Bounds::of(
-        dialect,
-        Flags {
-            max_best_of: 2,
-            max_stop_sequences: 4,
-            max_top_n_tokens: 5,
-            max_client_batch_size: 4,
-        },
-    )
+    Bounds::of(dialect, Flags::default())
 }
 
 /// `before`, then items until the body has its size, then `after`.

@@ -3,7 +3,7 @@
 use crate::auth::{Holder, Keys};
 use crate::caller::Namespaces;
 use crate::cors;
-use crate::engine::EngineHandle;
+use crate::engine::{EngineHandle, bound_flags};
 use crate::head;
 use crate::house::{House, Permit};
 use crate::metrics::Metrics;
@@ -24,7 +24,7 @@ use axum::middleware::{self, Next};
 use axum::response::Response;
 use futures::FutureExt;
 use headrace_control::RouterConfig;
-use headrace_dialect::bounds::{Bounds, ContextLimits, Flags};
+use headrace_dialect::bounds::{Bounds, ContextLimits};
 use headrace_dialect::refusal::{Cause, Dialect, Refusal};
 use http::{HeaderValue, Method};
 use std::panic::AssertUnwindSafe;
@@ -157,16 +157,7 @@ impl AppState {
 
     /// The bounds of a dialect.
     pub(crate) fn bounds(&self, dialect: Dialect) -> Bounds {
-        let config = self.config();
-        let flags = Flags {
-            max_best_of: config.max_best_of,
-            max_stop_sequences: config.max_stop_sequences,
-            max_top_n_tokens: config.max_top_n_tokens,
-            max_client_batch_size: config.max_client_batch_size,
-        };
-        Bounds {
-            ..Bounds::of(dialect, flags)
-        }
+        Bounds::of(dialect, bound_flags(self.config()))
     }
 
     /// What one sequence may be, once a group has been ready.

@@ -7,12 +7,7 @@ use crate::refusal::Dialect;
 use serde_json::{Value, json};
 
 fn read(body: &Value) -> Result<InferCall, Refusal> {
-    let flags = Flags {
-        max_best_of: 2,
-        max_stop_sequences: 4,
-        max_top_n_tokens: 5,
-        max_client_batch_size: 4,
-    };
+    let flags = Flags::default();
     let json = Json::parse(body.to_string().as_bytes())?;
     let native = Bounds::of(Dialect::Native, flags);
     read_infer(&json, &native, &Bounds::of(Dialect::OpenAi, flags))

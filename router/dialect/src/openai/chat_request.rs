@@ -99,12 +99,7 @@ mod tests {
     use crate::refusal::Dialect;
 
     fn read(mut body: serde_json::Value) -> Result<ChatCall, Refusal> {
-        let flags = Flags {
-            max_best_of: 2,
-            max_stop_sequences: 4,
-            max_top_n_tokens: 5,
-            max_client_batch_size: 4,
-        };
+        let flags = Flags::default();
         body["messages"] = serde_json::json!([{"role": "user", "content": "x"}]);
         let json = Json::parse(body.to_string().as_bytes()).unwrap();
         read_chat(&json, &Bounds::of(Dialect::OpenAi, flags))
@@ -146,12 +141,7 @@ mod tests {
     fn echo_shows_the_last_message_where_the_answer_goes_on_from_it() {
         let prefix = |messages: serde_json::Value, extra: &str| {
             let body = format!(r#"{{"messages":{messages},"echo":true{extra}}}"#);
-            let flags = Flags {
-                max_best_of: 2,
-                max_stop_sequences: 4,
-                max_top_n_tokens: 5,
-                max_client_batch_size: 4,
-            };
+            let flags = Flags::default();
             let json = Json::parse(body.as_bytes()).unwrap();
             let call = read_chat(&json, &Bounds::of(Dialect::OpenAi, flags)).unwrap();
             call.shown.prefix

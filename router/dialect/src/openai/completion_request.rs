@@ -164,12 +164,7 @@ mod tests {
     use crate::refusal::Dialect;
 
     fn read(body: &serde_json::Value) -> Result<CompletionCall, Refusal> {
-        let flags = Flags {
-            max_best_of: 2,
-            max_stop_sequences: 4,
-            max_top_n_tokens: 5,
-            max_client_batch_size: 4,
-        };
+        let flags = Flags::default();
         let json = Json::parse(body.to_string().as_bytes()).unwrap();
         read_completion(&json, &Bounds::of(Dialect::OpenAi, flags), None)
     }

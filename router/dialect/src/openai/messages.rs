@@ -207,12 +207,7 @@ mod tests {
     }
 
     fn read_with_ignored(body: &Value) -> Result<(ChatPrompt, Ignored), String> {
-        let flags = Flags {
-            max_best_of: 2,
-            max_stop_sequences: 4,
-            max_top_n_tokens: 5,
-            max_client_batch_size: 4,
-        };
+        let flags = Flags::default();
         let json = Json::parse(body.to_string().as_bytes()).unwrap();
         let mut ignored = Ignored::default();
         read_messages(&json, &Bounds::of(Dialect::OpenAi, flags), &mut ignored)

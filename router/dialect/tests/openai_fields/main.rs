@@ -62,12 +62,7 @@ fn read(route: Route, name: &str, value: &Value) -> Result<Vec<String>, Refusal>
         Chat => json!({"messages": [{"role": "user", "content": "x"}]}),
     };
     body[name] = value.clone();
-    let flags = Flags {
-        max_best_of: 2,
-        max_stop_sequences: 4,
-        max_top_n_tokens: 5,
-        max_client_batch_size: 4,
-    };
+    let flags = Flags::default();
     let bounds = Bounds::of(Dialect::OpenAi, flags);
     let json = Json::parse(body.to_string().as_bytes())?;
     let ignored = match route {

@@ -258,15 +258,7 @@ fn run_template(text: &str) -> u64 {
 }
 
 fn run_messages(which: usize, body: &[u8]) -> u64 {
-    let bounds = Bounds::of(
-        Dialect::OpenAi,
-        Flags {
-            max_best_of: 2,
-            max_stop_sequences: 4,
-            max_top_n_tokens: 5,
-            max_client_batch_size: 4,
-        },
-    );
+    let bounds = Bounds::of(Dialect::OpenAi, Flags::default());
     let read = Json::parse(body).and_then(|json| read_chat_tokenize(&json, &bounds));
     let chat = match read {
         Ok((Prompt::Chat(chat), _)) => chat,

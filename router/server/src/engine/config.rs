@@ -88,15 +88,20 @@ impl Watchdog {
     }
 }
 
-/// The most sequences that one request in bounds may be: prompts times choices. A queue that holds fewer would refuse it
-/// for ever, however idle the server.
-fn largest_request(config: &RouterConfig) -> usize {
-    let flags = Flags {
+/// The flags that bound requests.
+pub(crate) fn bound_flags(config: &RouterConfig) -> Flags {
+    Flags {
         max_best_of: config.max_best_of,
         max_stop_sequences: config.max_stop_sequences,
         max_top_n_tokens: config.max_top_n_tokens,
         max_client_batch_size: config.max_client_batch_size,
-    };
+    }
+}
+
+/// The most sequences that one request in bounds may be: prompts times choices. A queue that holds fewer would refuse it
+/// for ever, however idle the server.
+fn largest_request(config: &RouterConfig) -> usize {
+    let flags = bound_flags(config);
     [Dialect::Native, Dialect::OpenAi]
         .map(|dialect| {
             let bounds = Bounds::of(dialect, flags);

@@ -22,6 +22,7 @@ mod thread;
 mod validated;
 
 pub use self::core::EngineEnd;
+pub(crate) use config::bound_flags;
 pub use config::{EngineConfig, Watchdog};
 pub use control::{ControlSocket, LauncherLink};
 pub use handle::{

@@ -50,12 +50,7 @@ mod tests {
     use headrace_dialect::bounds::Flags;
 
     fn check(places: usize, top_n: u32, told: u32) -> Result<(), Refusal> {
-        let flags = Flags {
-            max_best_of: 2,
-            max_stop_sequences: 4,
-            max_top_n_tokens: 5,
-            max_client_batch_size: 4,
-        };
+        let flags = Flags::default();
         let prompt = ValidatedPrompt {
             ids: vec![0; places].into(),
             max_new_tokens: 1,

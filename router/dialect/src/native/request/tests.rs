@@ -3,15 +3,7 @@ use crate::bounds::Flags;
 use crate::refusal::Dialect;
 
 fn bounds() -> Bounds {
-    Bounds::of(
-        Dialect::Native,
-        Flags {
-            max_best_of: 2,
-            max_stop_sequences: 4,
-            max_top_n_tokens: 5,
-            max_client_batch_size: 4,
-        },
-    )
+    Bounds::of(Dialect::Native, Flags::default())
 }
 
 fn read(route: NativeRoute, body: &serde_json::Value) -> Result<NativeRequest, Refusal> {
