@@ -49,6 +49,10 @@ fn an_object_of_too_many_keys_is_named() {
 
 /// Each class of serde's errors, with the value that it is about.
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a table of bodies, read from top to bottom"
+)]
 fn what_is_no_json_is_told_with_its_field() {
     for (body, path, problem) in [
         (
