@@ -107,7 +107,10 @@ fn operation_id(method: &str, path: &str) -> String {
 fn errors(route: &Route) -> Vec<(u16, &'static str)> {
     let dialect = dialect_by_prefix(route.path);
     let generates = route.takes_body && !is_about_tokens_or_ids(route);
-    let mut errors = vec![(405, "The path has other methods")];
+    let mut errors = vec![
+        (405, "The path has other methods"),
+        (431, "The head has too many fields or bytes"),
+    ];
     if route.access == Access::Admin {
         errors.push((401, "No key, or a wrong one"));
         errors.push((403, "Not the admin key"));
