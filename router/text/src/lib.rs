@@ -31,4 +31,4 @@ pub use pieces::Piece;
 pub use prompt::RenderedPrompt;
 pub use stop::{StopMatcher, StopMode, StopStep};
 pub use template::{ChatTemplate, RenderOptions, TemplateSources, ToolCallIds};
-pub use tokenizer::{Encoding, SpecialText, Tokenizer};
+pub use tokenizer::{Encoding, SpecialText, Tokenizer, Wanted};

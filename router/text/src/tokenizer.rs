@@ -1,13 +1,17 @@
 //! Text to ids.
 
 mod apart;
+mod chunks;
 mod config;
+mod cuts;
 mod fewest;
 mod gguf;
 mod letters;
 mod probe;
 #[cfg(test)]
 mod tests;
+
+pub use chunks::Wanted;
 
 use crate::added_tokens::{AddedTokens, Literals};
 use crate::error::TextError;
@@ -16,6 +20,7 @@ use crate::pieces::{Piece, PieceTable, VocabularyEntry};
 use crate::prompt::RenderedPrompt;
 use apart::MadeByModel;
 use config::{NamedTokens, TokenizerConfig};
+use cuts::Cuts;
 use fewest::FewestTokens;
 use letters::LetterRules;
 use probe::read_library;
@@ -68,6 +73,8 @@ pub struct Tokenizer {
     ends: Ends,
     named: NamedTokens,
     fewest: Option<FewestTokens>,
+    /// Where large texts may be cut, if anywhere.
+    cuts: Option<Cuts>,
     /// `tokenizer.chat_template` of GGUF metadata.
     gguf_template: Option<String>,
 }
@@ -156,6 +163,11 @@ impl Tokenizer {
             } else {
                 None
             },
+            cuts: if letters.is_none() {
+                Cuts::new(&library, false)
+            } else {
+                None
+            },
             added: added_tokens(&library)?,
             made_by_model: MadeByModel::new(&library),
             library,
@@ -177,7 +189,7 @@ impl Tokenizer {
         add_special_tokens: bool,
         special: SpecialText,
     ) -> Result<Encoding, TextError> {
-        self.finish(self.encode_unfinished(text, special)?, add_special_tokens)
+        self.encode_wanted(text, add_special_tokens, special, Wanted::All)
     }
 
     fn encode_unfinished(
@@ -200,12 +212,7 @@ impl Tokenizer {
     /// Encodes a rendered chat prompt. Nothing is added: templates write the beginning themselves. An added
     /// token's text that came out of a content stays text; everything else is encoded as by [`Self::encode`].
     pub fn encode_chat(&self, prompt: &RenderedPrompt) -> Result<Encoding, TextError> {
-        let encoding = if prompt.content_marks.is_empty() {
-            self.encode_parsed(&prompt.text)?
-        } else {
-            self.encode_split(&prompt.text, Literals::TextWithin(&prompt.content_marks))?
-        };
-        self.finish(encoding, false)
+        self.encode_chat_wanted(prompt, Wanted::All)
     }
 
     fn encode_parsed(&self, text: &str) -> Result<tokenizers::Encoding, TextError> {
@@ -230,15 +237,32 @@ impl Tokenizer {
         text: &str,
         literals: Literals<'_>,
     ) -> Result<tokenizers::Encoding, TextError> {
+        self.encode_split_at(text, literals, true, true)
+    }
+
+    /// The same of a text, or of a later part of one. `breaks`: an added token that the model makes of letters is broken
+    /// apart.
+    fn encode_split_at(
+        &self,
+        text: &str,
+        literals: Literals<'_>,
+        breaks: bool,
+        is_first: bool,
+    ) -> Result<tokenizers::Encoding, TextError> {
         let mut splits = PreTokenizedString::from(text);
         let normalizer = self.library.get_normalizer();
+        let later = self.cuts.as_ref().map(|cuts| &cuts.later_normalizer);
         splits
             .split(|_, part| Ok(self.added.split_raw(&part, literals)))
             .and_then(|()| {
-                splits.split(|_, mut part| {
+                splits.split(|index, mut part| {
                     if let Some(letters) = &self.letters {
                         letters.normalize(&mut part);
                     }
+                    let normalizer = match later {
+                        Some(later) if index == 0 && !is_first => later.as_ref(),
+                        _ => normalizer,
+                    };
                     if let Some(normalizer) = normalizer {
                         normalizer.normalize(&mut part)?;
                     }
@@ -246,7 +270,7 @@ impl Tokenizer {
                 })
             })
             .map_err(|error| TextError::Encode(error.to_string()))?;
-        self.encode_splits(splits, !self.made_by_model.is_empty())
+        self.encode_splits(splits, breaks && !self.made_by_model.is_empty())
     }
 
     /// `breaks`: what is not split off already is text, even where the model would make an added token of it.

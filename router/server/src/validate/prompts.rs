@@ -13,7 +13,7 @@ use headrace_dialect::refusal::{Cause, Dialect, Refusal};
 use headrace_dialect::shape::{TextShape, Truncation, TruncationSide};
 use headrace_dialect::shown_prompt::EchoText;
 use headrace_text::{
-    Encoding, Infill, RenderOptions, RenderedPrompt, SpecialText, TemplateError, Tokenizer,
+    Encoding, Infill, RenderOptions, RenderedPrompt, SpecialText, TemplateError, Tokenizer, Wanted,
 };
 
 /// How prompts are cut.
@@ -22,6 +22,17 @@ pub(super) struct Cut {
     pub(super) cut: Truncation,
     /// Tokens that may stay.
     pub(super) most: u32,
+}
+
+impl Cut {
+    /// The ids of a text that stay.
+    fn wanted(self) -> Wanted {
+        let most = usize::try_from(self.most).unwrap_or(usize::MAX);
+        match self.cut.side {
+            TruncationSide::Left => Wanted::Last(most),
+            TruncationSide::Right => Wanted::First(most),
+        }
+    }
 }
 
 /// A prompt's ids and, where the answer begins with it, its text.
@@ -86,7 +97,10 @@ pub(super) async fn encode_all(
     run_on_pool(state, tenant, weight, move |services| {
         prompts
             .into_iter()
-            .map(|prompt| encode_one(services, prompt, echo, room).map(|it| it.cut(truncate)))
+            .map(|prompt| {
+                let encoded = encode_one(services, prompt, (truncate, echo), room)?;
+                Ok(encoded.cut(truncate))
+            })
             .collect()
     })
     .await
@@ -95,16 +109,22 @@ pub(super) async fn encode_all(
 fn encode_one(
     services: &ModelServices,
     prompt: Prompt,
-    echo: Option<TextShape>,
+    (truncate, echo): (Option<Cut>, Option<TextShape>),
     room: Room,
 ) -> Result<EncodedPrompt, Refusal> {
     let tokenizer = &services.tokenizer;
+    // What is shown is cut where the ids are: all of them say where.
+    let wanted = match (truncate, echo) {
+        (Some(cut), None) => cut.wanted(),
+        _ => Wanted::All,
+    };
     if let Prompt::Ids(ids) = prompt {
         // An id that is none of the vocabulary stands for nothing, and is refused later.
         let echo = echo.map(|shape| EchoText::of_ids(tokenizer, &ids, shape.shows_special));
         return Ok(EncodedPrompt { ids, echo });
     }
-    let (encoding, text) = encode_in_room(services, &prompt, room.dialect, Some(room))?;
+    let (encoding, text) =
+        encode_in_room(services, &prompt, room.dialect, Some(room), wanted)?;
     let Encoding { ids, offsets } = encoding;
     let echo = echo.map(|_| EchoText::of_text(tokenizer, &text, &ids, &offsets));
     Ok(EncodedPrompt { ids, echo })
@@ -148,15 +168,17 @@ pub(crate) fn encode_prompt(
         },
         is_cut: false,
     });
-    encode_in_room(services, prompt, dialect, room)
+    encode_in_room(services, prompt, dialect, room, Wanted::All)
 }
 
-/// The same; a chat whose rendered text cannot fit `room` is refused before it is tokenised.
+/// The same, at least what is `wanted` of it; a chat whose rendered text cannot fit `room` is refused before it is
+/// tokenised.
 fn encode_in_room(
     services: &ModelServices,
     prompt: &Prompt,
     dialect: Dialect,
     room: Option<Room>,
+    wanted: Wanted,
 ) -> Result<(Encoding, String), Refusal> {
     match prompt {
         Prompt::Text {
@@ -164,7 +186,7 @@ fn encode_in_room(
             add_special_tokens,
         } => services
             .tokenizer
-            .encode(text, *add_special_tokens, SpecialText::Parse)
+            .encode_wanted(text, *add_special_tokens, SpecialText::Parse, wanted)
             .map(|encoding| (encoding, text.clone()))
             .map_err(|error| Refusal::validation(prompt_field(dialect), error.to_string())),
         Prompt::Infill {
@@ -187,7 +209,12 @@ fn encode_in_room(
             if let Some(room) = room {
                 room.check(&services.tokenizer, &rendered.text)?;
             }
-            let encoding = encode_chat(&services.tokenizer, &rendered, chat.add_special_tokens)?;
+            let encoding = encode_chat(
+                &services.tokenizer,
+                &rendered,
+                chat.add_special_tokens,
+                wanted,
+            )?;
             Ok((encoding, rendered.text))
         }
         Prompt::Ids(ids) => Ok((
@@ -204,10 +231,13 @@ fn encode_chat(
     tokenizer: &Tokenizer,
     rendered: &RenderedPrompt,
     add_special_tokens: bool,
+    wanted: Wanted,
 ) -> Result<Encoding, Refusal> {
     let wrong =
         |error: headrace_text::TextError| Refusal::validation("messages", error.to_string());
-    let mut encoding = tokenizer.encode_chat(rendered).map_err(wrong)?;
+    let mut encoding = tokenizer
+        .encode_chat_wanted(rendered, wanted)
+        .map_err(wrong)?;
     if add_special_tokens {
         // What an empty text gets is what would stand around this one.
         let ends = tokenizer

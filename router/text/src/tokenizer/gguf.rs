@@ -2,6 +2,7 @@
 
 use super::apart::MadeByModel;
 use super::config::NamedTokens;
+use super::cuts::Cuts;
 use super::fewest::FewestTokens;
 use super::{Ends, Tokenizer, added_tokens};
 use crate::error::TextError;
@@ -61,6 +62,7 @@ impl Tokenizer {
         };
         Ok(Self {
             fewest,
+            cuts: Cuts::new(&built.library, built.scores.is_some()),
             added: added_tokens(&built.library)?,
             made_by_model: MadeByModel::new(&built.library),
             library: built.library,
