@@ -2,7 +2,8 @@
 //! for it.
 //!
 //! Large jobs have a lane of their own, which leaves one thread to small ones where there are several, and which runs
-//! only as many at once as fit a memory budget: a tokenizer needs a hundred times the text.
+//! only as many at once as fit a memory budget: a tokenizer may need a hundred times the text, and a chat template may
+//! build hundreds of megabytes for any chat.
 //!
 //! Each lane is bounded in jobs and in bytes; over either bound the caller is refused at once (429), so a burst of
 //! large prompts costs a bounded amount of memory. Of a lane no key fills more than its share, keys are served by
@@ -50,12 +51,43 @@ const LARGE_MEMORY: usize = 512 << 20;
 /// Small jobs in a row, all threads together, while a large one that could run waits.
 const SMALL_IN_A_ROW: u32 = 64;
 
+/// How large a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct JobSize {
+    /// Bytes that it keeps while it waits.
+    weight: usize,
+    /// Bytes that it is thought to take while it runs.
+    memory: usize,
+    is_large: bool,
+}
+
+impl JobSize {
+    /// Of a job over a text of so many bytes.
+    pub(crate) fn of(weight: usize) -> Self {
+        Self {
+            weight,
+            // A bound far above any text keeps the sums from overflowing.
+            memory: weight.min(1 << 40).saturating_mul(MEMORY_PER_BYTE),
+            is_large: weight > LARGE_JOB,
+        }
+    }
+
+    /// Of a job that takes so much memory, whatever its text: a large one.
+    pub(crate) fn taking(weight: usize, memory: usize) -> Self {
+        let text = Self::of(weight);
+        Self {
+            memory: text.memory.max(memory.min(1 << 40)),
+            is_large: true,
+            ..text
+        }
+    }
+}
+
 /// What waits.
 struct Job {
     id: u64,
     tenant: Tenant,
-    /// Bytes that it keeps.
-    weight: usize,
+    size: JobSize,
     work: Work,
 }
 
@@ -71,7 +103,9 @@ impl Lane {
     /// Whether one more may wait.
     fn has_room(&self, tenant: Tenant, weight: usize, bounds: QueueBounds) -> bool {
         let own = self.jobs.iter().filter(|job| job.tenant == tenant);
-        let (jobs, bytes) = own.fold((0, 0), |(jobs, bytes), job| (jobs + 1, bytes + job.weight));
+        let (jobs, bytes) = own.fold((0, 0), |(jobs, bytes), job| {
+            (jobs + 1, bytes + job.size.weight)
+        });
         let waiting = self.jobs.len();
         fair_share::allows(tenant, jobs, 1, waiting, bounds.jobs)
             && (waiting == 0 || fair_share::allows(tenant, bytes, weight, self.bytes, bounds.bytes))
@@ -85,13 +119,13 @@ impl Lane {
     }
 
     fn push(&mut self, job: Job) {
-        self.bytes += job.weight;
+        self.bytes += job.size.weight;
         self.jobs.push_back(job);
     }
 
     fn remove(&mut self, place: usize) -> Option<Job> {
         let job = self.jobs.remove(place)?;
-        self.bytes -= job.weight;
+        self.bytes -= job.size.weight;
         Some(job)
     }
 
@@ -118,8 +152,8 @@ struct State {
 }
 
 impl State {
-    fn lane(&mut self, weight: usize) -> &mut Lane {
-        if is_large(weight) {
+    fn lane(&mut self, size: JobSize) -> &mut Lane {
+        if size.is_large {
             &mut self.large
         } else {
             &mut self.small
@@ -130,29 +164,29 @@ impl State {
     fn push(
         &mut self,
         tenant: Tenant,
-        weight: usize,
+        size: JobSize,
         work: Work,
         bounds: QueueBounds,
     ) -> Option<u64> {
-        if !self.lane(weight).has_room(tenant, weight, bounds) {
+        if !self.lane(size).has_room(tenant, size.weight, bounds) {
             return None;
         }
         let id = self.next_id;
         self.next_id += 1;
-        self.lane(weight).push(Job {
+        self.lane(size).push(Job {
             id,
             tenant,
-            weight,
+            size,
             work,
         });
         Some(id)
     }
 
     /// The next job that may run now.
-    fn take(&mut self, most_large: usize) -> Option<(usize, Work)> {
+    fn take(&mut self, most_large: usize) -> Option<(JobSize, Work)> {
         let large = self.large.next(&self.turns).filter(|place| {
-            let weight = self.large.jobs.get(*place).map_or(0, |job| job.weight);
-            let fits = self.large_memory.saturating_add(memory(weight)) <= LARGE_MEMORY;
+            let memory = self.large.jobs.get(*place).map_or(0, |job| job.size.memory);
+            let fits = self.large_memory.saturating_add(memory) <= LARGE_MEMORY;
             self.large_running < most_large && (fits || self.large_running == 0)
         });
         let job = match large {
@@ -160,7 +194,7 @@ impl State {
                 self.passed = 0;
                 let job = self.large.remove(place)?;
                 self.large_running += 1;
-                self.large_memory += memory(job.weight);
+                self.large_memory += job.size.memory;
                 job
             }
             _ => {
@@ -171,23 +205,15 @@ impl State {
         };
         self.next_turn += 1;
         self.turns.insert(job.tenant, self.next_turn);
-        Some((job.weight, job.work))
+        Some((job.size, job.work))
     }
 
-    fn finished_large(&mut self, weight: usize) {
-        self.large_running -= 1;
-        self.large_memory -= memory(weight);
+    fn finished(&mut self, size: JobSize) {
+        if size.is_large {
+            self.large_running -= 1;
+            self.large_memory -= size.memory;
+        }
     }
-}
-
-/// An estimate of what a running job takes.
-fn memory(weight: usize) -> usize {
-    // A bound far above any text keeps the sums from overflowing.
-    weight.min(1 << 40).saturating_mul(MEMORY_PER_BYTE)
-}
-
-fn is_large(weight: usize) -> bool {
-    weight > LARGE_JOB
 }
 
 struct Shared {
@@ -240,12 +266,11 @@ impl TokenisePool {
         Ok(pool)
     }
 
-    /// Runs `work` of a tenant on one of the threads. `weight` is how many bytes it keeps while it waits. If the caller
-    /// goes away before its turn, the work is dropped.
+    /// Runs `work` of a tenant on one of the threads. If the caller goes away before its turn, the work is dropped.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         tenant: Tenant,
-        weight: usize,
+        size: JobSize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, PoolFailure> {
         let (reply, answer) = oneshot::channel();
@@ -257,10 +282,10 @@ impl TokenisePool {
             let _ = reply.send(work());
         });
         let shared = &self.shared;
-        let id = shared.lock().push(tenant, weight, job, shared.bounds);
+        let id = shared.lock().push(tenant, size, job, shared.bounds);
         let mut waiting = Waiting {
             shared,
-            weight,
+            size,
             id: Some(id.ok_or(PoolFailure::Full)?),
         };
         shared.wake.notify_one();
@@ -273,7 +298,7 @@ impl TokenisePool {
 /// Takes a job out of its lane when its caller goes away.
 struct Waiting<'a> {
     shared: &'a Shared,
-    weight: usize,
+    size: JobSize,
     /// Until it is over.
     id: Option<u64>,
 }
@@ -281,7 +306,7 @@ struct Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id {
-            let job = self.shared.lock().lane(self.weight).withdraw(id);
+            let job = self.shared.lock().lane(self.size).withdraw(id);
             // It may have stood before one that could run.
             self.shared.wake.notify_one();
             // What it kept is freed without the lock.
@@ -299,7 +324,7 @@ impl Drop for TokenisePool {
 
 fn serve(shared: &Shared) {
     loop {
-        let (weight, work) = {
+        let (size, work) = {
             let mut state = shared.lock();
             loop {
                 if state.closed {
@@ -316,8 +341,8 @@ fn serve(shared: &Shared) {
         };
         // A panic is that job's alone: its reply is dropped, which the caller sees, and the thread goes on.
         let _ = catch_unwind(AssertUnwindSafe(work));
-        if is_large(weight) {
-            shared.lock().finished_large(weight);
+        if size.is_large {
+            shared.lock().finished(size);
             // Its place may be another thread's chance.
             shared.wake.notify_one();
         }
@@ -325,223 +350,4 @@ fn serve(shared: &Shared) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::mpsc;
-
-    fn pool(jobs: usize, bytes: usize) -> TokenisePool {
-        TokenisePool::start("test", 1, QueueBounds { jobs, bytes }).unwrap()
-    }
-
-    #[tokio::test]
-    async fn runs_work_and_survives_a_panic() {
-        let pool = pool(8, 1000);
-        assert_eq!(pool.run(Tenant::NOBODY, 1, || 2 + 2).await, Ok(4));
-        let lost = pool.run(Tenant::NOBODY, 1, || panic!("a bad prompt")).await;
-        assert_eq!(lost, Err::<(), _>(PoolFailure::Lost));
-        assert_eq!(pool.run(Tenant::NOBODY, 1, || 5).await, Ok(5));
-    }
-
-    #[tokio::test]
-    async fn refuses_over_either_bound_and_skips_what_nobody_waits_for() {
-        let pool = Arc::new(pool(2, 100));
-        let (release, gate) = mpsc::channel::<()>();
-        let (started, begun) = oneshot::channel::<()>();
-        let blocker = tokio::spawn({
-            let pool = Arc::clone(&pool);
-            async move {
-                pool.run(Tenant::NOBODY, 1, move || {
-                    let _ = started.send(());
-                    let _ = gate.recv();
-                })
-                .await
-            }
-        });
-        begun.await.unwrap();
-        // One waits; it may be larger than the budget by itself.
-        let waiting = pool.run(Tenant::NOBODY, 150, || 1);
-        tokio::pin!(waiting);
-        assert!(futures::poll!(&mut waiting).is_pending());
-        assert_eq!(
-            pool.run(Tenant::NOBODY, 1, || 2).await,
-            Err(PoolFailure::Full),
-            "bytes"
-        );
-        let (ran, did_run) = mpsc::channel::<()>();
-        drop(blocker);
-        release.send(()).unwrap();
-        assert_eq!(waiting.await, Ok(1));
-        {
-            let mut abandoned = Box::pin(pool.run(Tenant::NOBODY, 1, move || ran.send(())));
-            let _ = futures::poll!(&mut abandoned);
-        }
-        pool.run(Tenant::NOBODY, 1, || ()).await.unwrap();
-        // Either the thread was quicker than the drop, or it skipped the work: it never stalls.
-        let _ = did_run.try_recv();
-    }
-
-    /// A job that says when it begins and ends when it is told to.
-    fn gated(pool: &Arc<TokenisePool>, weight: usize) -> (oneshot::Receiver<()>, mpsc::Sender<()>) {
-        let (started, begun) = oneshot::channel();
-        let (release, gate) = mpsc::channel::<()>();
-        let pool = Arc::clone(pool);
-        tokio::spawn(async move {
-            pool.run(Tenant::NOBODY, weight, move || {
-                let _ = started.send(());
-                let _ = gate.recv();
-            })
-            .await
-        });
-        (begun, release)
-    }
-
-    #[tokio::test]
-    async fn large_jobs_leave_a_thread_to_small_ones() {
-        let bounds = QueueBounds {
-            jobs: 100,
-            bytes: usize::MAX / 2,
-        };
-        let pool = Arc::new(TokenisePool::start("test", 2, bounds).unwrap());
-        let (begun, release) = gated(&pool, LARGE_JOB + 1);
-        begun.await.unwrap();
-        let (mut second, release_second) = gated(&pool, LARGE_JOB + 1);
-        // It is in the queue before any small one is served, and stays there.
-        for number in 0..10 {
-            assert_eq!(
-                pool.run(Tenant::NOBODY, LARGE_JOB, move || number).await,
-                Ok(number)
-            );
-        }
-        assert!(second.try_recv().is_err(), "one large job at a time");
-        release.send(()).unwrap();
-        second.await.unwrap();
-        release_second.send(()).unwrap();
-    }
-
-    #[test]
-    fn large_jobs_run_as_the_memory_budget_allows() {
-        let mut state = State::default();
-        let bounds = QueueBounds {
-            jobs: 1000,
-            bytes: usize::MAX,
-        };
-        let push = |state: &mut State, weight| {
-            assert!(
-                state
-                    .push(Tenant::NOBODY, weight, Box::new(|| ()), bounds)
-                    .is_some()
-            );
-        };
-        let weight = LARGE_MEMORY / MEMORY_PER_BYTE / 2;
-        for weight in [weight, weight, weight, LARGE_MEMORY] {
-            push(&mut state, weight);
-        }
-        assert!(state.take(8).is_some());
-        assert!(state.take(8).is_some());
-        assert!(state.take(8).is_none(), "the budget is used up");
-        // Small ones pass.
-        push(&mut state, 0);
-        assert!(state.take(8).is_some());
-        state.finished_large(weight);
-        assert!(state.take(8).is_some());
-        state.finished_large(weight);
-        assert!(state.take(8).is_none(), "the last one runs alone");
-        state.finished_large(weight);
-        assert!(state.take(8).is_some());
-        state.finished_large(LARGE_MEMORY);
-        assert_eq!((state.large.bytes, state.large_memory), (0, 0));
-        // A stream of small ones does not hold a large one up for ever.
-        for _ in 0..200 {
-            push(&mut state, 0);
-        }
-        push(&mut state, LARGE_JOB + 1);
-        let mut taken = 0;
-        while state.large_running == 0 {
-            assert!(state.take(1).is_some());
-            taken += 1;
-        }
-        assert_eq!(taken, SMALL_IN_A_ROW + 1);
-    }
-
-    /// Whose job the state gives next.
-    fn next_tenant(state: &mut State, most_large: usize) -> Option<Tenant> {
-        let waiting = |state: &State| -> Vec<(u64, Tenant)> {
-            let lanes = state.small.jobs.iter().chain(&state.large.jobs);
-            lanes.map(|job| (job.id, job.tenant)).collect()
-        };
-        let before = waiting(state);
-        let (weight, _) = state.take(most_large)?;
-        if is_large(weight) {
-            state.finished_large(weight);
-        }
-        let after = waiting(state);
-        let taken = before.into_iter().find(|job| !after.contains(job));
-        taken.map(|(_, tenant)| tenant)
-    }
-
-    #[test]
-    fn large_jobs_of_one_key_refuse_no_small_ones_and_no_other_keys() {
-        let bounds = QueueBounds {
-            jobs: 100,
-            bytes: 16 << 20,
-        };
-        let large = 2 << 20;
-        let mut state = State::default();
-        let mut push = |tenant, weight| {
-            let job: Work = Box::new(|| ());
-            state.push(tenant, weight, job, bounds).is_some()
-        };
-        let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| Tenant::of("key", name));
-        let mut pushed = 0;
-        while push(alice, large) {
-            pushed += 1;
-        }
-        assert_eq!(pushed, 6, "three quarters of 16 MiB");
-        assert!(push(alice, LARGE_JOB), "a small one of the same key");
-        assert!(push(bob, large) && push(carol, LARGE_JOB));
-        // By turns: the other keys' jobs came last.
-        let order: Vec<Tenant> = std::iter::from_fn(|| next_tenant(&mut state, 100)).collect();
-        assert_eq!(order[..3], [alice, carol, bob]);
-        assert_eq!(order[3..], [alice; 6]);
-    }
-
-    #[tokio::test]
-    async fn a_job_whose_caller_left_takes_no_room() {
-        let pool = Arc::new(pool(2, 100));
-        let (begun, release) = gated(&pool, 1);
-        begun.await.unwrap();
-        let mut left = Box::pin(pool.run(Tenant::NOBODY, 100, || ()));
-        assert!(futures::poll!(&mut left).is_pending());
-        assert_eq!(
-            pool.run(Tenant::NOBODY, 1, || ()).await,
-            Err(PoolFailure::Full)
-        );
-        drop(left);
-        let mut next = Box::pin(pool.run(Tenant::NOBODY, 100, || 7));
-        assert!(futures::poll!(&mut next).is_pending());
-        release.send(()).unwrap();
-        assert_eq!(next.await, Ok(7));
-    }
-
-    #[tokio::test]
-    async fn a_large_job_that_leaves_lets_the_next_one_run() {
-        let bounds = QueueBounds {
-            jobs: 100,
-            bytes: usize::MAX,
-        };
-        let pool = Arc::new(TokenisePool::start("test", 3, bounds).unwrap());
-        let (begun, release) = gated(&pool, LARGE_JOB + 1);
-        begun.await.unwrap();
-        let mut left = Box::pin(pool.run(Tenant::NOBODY, LARGE_MEMORY / MEMORY_PER_BYTE, || ()));
-        assert!(
-            futures::poll!(&mut left).is_pending(),
-            "no memory beside it"
-        );
-        let mut next = Box::pin(pool.run(Tenant::NOBODY, LARGE_JOB + 1, || 7));
-        assert!(futures::poll!(&mut next).is_pending());
-        drop(left);
-        let limit = std::time::Duration::from_mins(1);
-        assert_eq!(tokio::time::timeout(limit, next).await, Ok(Ok(7)));
-        release.send(()).unwrap();
-    }
-}
+mod tests;

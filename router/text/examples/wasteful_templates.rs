@@ -1,5 +1,6 @@
 //! How long a template that does nothing but waste time keeps a thread, for a small chat and for the longest that a body
-//! holds: `cargo run -p headrace-text --example wasteful_templates -- [TOKENIZER.json] [WORD]` (only those with the word).
+//! holds: `cargo run -p headrace-text --example wasteful_templates -- [CHATS] [WORD]` (the first so many chats, the
+//! statements with the word). With a folder instead: what its templates need for the last chat.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,7 +28,7 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("object", "{% set x = {'a': 1, 'b': 2, 'c': 3} %}"),
     ("namespace", "{% set x = namespace(a=1, b=2) %}"),
     ("range", "{% set x = range(3) %}"),
-    ("macro", "{{ m() }}"),
+    ("macro", "{{ m0() }}"),
     (
         "macro with arguments",
         "{% set x = m2(1, 2, 3, a=4, b=5) %}",
@@ -140,7 +141,7 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("cycle", "{% set x = loop.cycle(1, 2, 3) %}"),
 ];
 
-const VALUES: &str = "{% macro m() %}{% endmacro %}{% macro m2(x, y, z, a=1, b=2) %}{% endmacro %}\
+const VALUES: &str = "{% macro m0() %}{% endmacro %}{% macro m2(x, y, z, a=1, b=2) %}{% endmacro %}\
     {% macro m3() %}{{ caller() }}{% endmacro %}{% set ns = namespace(x=[], y='') %}\
     {% set dates = '%c %A %B %Z %F %T ' * 14 %}{% set words = 'ab cd ' * 40 %}{% set lines = 'ab\\n' * 60 %}\
     {% set text = 'xY' * 1000000 %}{% set other = text ~ 'z' %}{% set letters = '\u{e9}' * 1000000 %}\
@@ -152,12 +153,16 @@ const VALUES: &str = "{% macro m() %}{% endmacro %}{% macro m2(x, y, z, a=1, b=2
     {% set objects3 = [{'a': 1}, {'a': 2}, {'a': 1}, {'a': 3}] * 10000 %}";
 
 fn chats() -> [(&'static str, Vec<Value>); 4] {
-    let message = |size: usize| json!({"role": "user", "content": "x".repeat(size)});
+    let message = |role: &str, size: usize| json!({"role": role, "content": "x".repeat(size)});
+    let many = |count: usize, size: usize| {
+        let roles = ["user", "assistant"].into_iter().cycle();
+        roles.map(|role| message(role, size)).take(count).collect()
+    };
     [
-        ("small", vec![message(10)]),
-        ("one long message", vec![message(BODY)]),
-        ("1,000 messages", vec![message(BODY / 1000 - 32); 1000]),
-        ("60,000 messages", vec![message(1); 60_000]),
+        ("small", many(1, 10)),
+        ("one long message", many(1, BODY)),
+        ("2,001 messages", many(2001, BODY / 2000 - 40)),
+        ("50,001 messages", many(50_001, 1)),
     ]
 }
 
@@ -170,35 +175,44 @@ fn seconds() -> f64 {
 
 fn main() {
     let mut args = std::env::args().skip(1);
-    let path = args
-        .next()
-        .unwrap_or_else(|| "router/text/tests/golden/tiny_byte_fallback.json".into());
+    let first = args.next().unwrap_or_default();
     let word = args.next().unwrap_or_default();
-    let tokenizer = Tokenizer::from_bytes(&std::fs::read(path).unwrap()).unwrap();
-    let chats = chats();
+    let json = std::fs::read("router/text/tests/golden/tiny_byte_fallback.json").unwrap();
+    let tokenizer = Tokenizer::from_bytes(&json).unwrap();
+    if let Ok(folder) = std::fs::read_dir(&first) {
+        for path in folder.map(|entry| entry.unwrap().path()) {
+            let text = std::fs::read_to_string(&path).unwrap();
+            if let Ok(template) = ChatTemplate::compile(&text, &tokenizer) {
+                print!("{:50}", path.file_name().unwrap().display());
+                run(&template, &chats()[2..]);
+            }
+        }
+        return;
+    }
+    let chats = &chats()[..first.parse().unwrap_or(4)];
     for (name, statement) in STATEMENTS.iter().filter(|(name, _)| name.contains(&word)) {
         let text = format!(
             "{VALUES}{{% for m in [messages[0].content] %}}{{% for i in range(99999) %}}{{% for j in range(99999) %}}\
              {statement}{{% endfor %}}{{% endfor %}}{{% endfor %}}"
         );
-        let template = ChatTemplate::compile(&text, &tokenizer).unwrap();
         print!("{name:24}");
-        for (_, messages) in &chats {
-            let begin = seconds();
-            let result = template.render(messages, &RenderOptions::default());
-            let error = result.map_or_else(|error| error.to_string(), |_| String::new());
-            let why = if error.contains("too long") {
-                "time"
-            } else if error.contains("bytes") {
-                "size"
-            } else {
-                "-"
-            };
-            print!(" {:8.2} {why}", seconds() - begin);
-            if why == "-" {
-                print!(" ({error:.60})");
-            }
-        }
-        println!();
+        run(&ChatTemplate::compile(&text, &tokenizer).unwrap(), chats);
     }
+}
+
+fn run(template: &ChatTemplate, chats: &[(&'static str, Vec<Value>)]) {
+    for (_, messages) in chats {
+        let begin = seconds();
+        let result = template.render(messages, &RenderOptions::default());
+        let error = result.map_or_else(|error| error.to_string(), |_| "ok".into());
+        let why = if error.contains("too long") {
+            "time"
+        } else if error.contains("bytes") {
+            "size"
+        } else {
+            error.get(..60).unwrap_or(&error)
+        };
+        print!(" {:8.3} {why}", seconds() - begin);
+    }
+    println!();
 }

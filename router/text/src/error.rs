@@ -88,6 +88,12 @@ pub enum TemplateError {
         /// Bytes.
         limit: usize,
     },
+    /// The template builds more than what is rendered beside others may.
+    #[error("the chat template needs up to {bytes} bytes of memory")]
+    NeedsMemory {
+        /// What it may take when it is rendered by itself.
+        bytes: usize,
+    },
     /// The request's messages or options do not fit together.
     #[error("{0}")]
     Messages(String),

@@ -37,6 +37,8 @@ mod python;
 mod rewrite;
 mod sequences;
 mod source;
+#[cfg(test)]
+mod tests;
 mod text_parts;
 
 pub use adapt::ToolCallIds;
@@ -46,6 +48,7 @@ use crate::error::TemplateError;
 use crate::prompt::RenderedPrompt;
 use crate::tokenizer::Tokenizer;
 use adapt::Shape;
+use budget::Limits;
 use environment::Engine;
 use marks::Triggers;
 use serde_json::{Map, Value};
@@ -193,12 +196,32 @@ impl ChatTemplate {
             .saturating_add(sent.saturating_mul(BYTES_PER_SENT))
     }
 
-    /// Renders a conversation. Messages are objects as `OpenAI` writes them: `role`, `content` (text, parts or null),
-    /// `tool_calls`, `tool_call_id`, `name`.
+    /// Renders a conversation, as [`Self::render_beside_others`], with all the memory that one may take: hundreds of
+    /// megabytes if the template wants them.
     pub fn render(
         &self,
         messages: &[Value],
         options: &RenderOptions,
+    ) -> Result<RenderedPrompt, TemplateError> {
+        self.render_within(messages, options, |limits, _| limits)
+    }
+
+    /// Renders a conversation with some megabytes and as much as is due to what was sent, so that any number may be rendered
+    /// at once. [`TemplateError::NeedsMemory`] if the template wants more. Messages are objects as `OpenAI` writes them: `role`, `content` (text, parts or null),
+    /// `tool_calls`, `tool_call_id`, `name`.
+    pub fn render_beside_others(
+        &self,
+        messages: &[Value],
+        options: &RenderOptions,
+    ) -> Result<RenderedPrompt, TemplateError> {
+        self.render_within(messages, options, Limits::beside_others)
+    }
+
+    fn render_within(
+        &self,
+        messages: &[Value],
+        options: &RenderOptions,
+        bound: impl FnOnce(Limits, usize) -> Limits,
     ) -> Result<RenderedPrompt, TemplateError> {
         let (engine, shape) = self.engine_for(options.tools.is_some());
         let mut messages = adapt::adapt(messages, shape)?;
@@ -216,14 +239,20 @@ impl ChatTemplate {
             documents: options.documents.clone().unwrap_or_default(),
             variables: Value::Object(options.variables.clone()),
         };
-        let limits = budget::Limits::of(num_messages, num_bytes);
-        let render = |inputs: &Inputs| {
-            engine.render(
-                &self.named_tokens,
-                inputs,
-                options.add_generation_prompt,
-                limits,
-            )
+        let all = Limits::of(num_messages, num_bytes);
+        let mut limits = bound(all, num_bytes);
+        let (sum, most_sum) = (limits.bytes, all.bytes);
+        let mut render = |inputs: &Inputs| {
+            let names = &self.named_tokens;
+            let result = engine.render(names, inputs, options.add_generation_prompt, &mut limits);
+            let reached = |limit: usize| limit as u64 == sum && sum < most_sum;
+            match result {
+                Err(TemplateError::TooLong { limit }) if reached(limit) => {
+                    let bytes = usize::try_from(most_sum).unwrap_or(usize::MAX);
+                    Err(TemplateError::NeedsMemory { bytes })
+                }
+                result => result,
+            }
         };
         let mut text = render(&inputs)?;
         let most = self.most_bytes(&inputs);
@@ -240,6 +269,9 @@ impl ChatTemplate {
             Some(_) => cut_at_tag(second, None),
             None => Ok(second),
         });
+        if let Err(error @ TemplateError::NeedsMemory { .. }) = second {
+            return Err(error);
+        }
         let aligned = second
             .ok()
             .and_then(|second| marks::align(&text, &second, mask));

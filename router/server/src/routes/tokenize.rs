@@ -3,7 +3,7 @@
 use super::{body, reply};
 use crate::app::AppState;
 use crate::request_log::RequestLog;
-use crate::validate::{encode_prompt, run_on_pool};
+use crate::validate::{encode_prompt, run_rendering};
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -43,8 +43,8 @@ async fn run_tokenize(
     let limits = state.context_limits().ok();
     let (mut response, ignored) = match read_tokenize(&json, &state.bounds(Dialect::OpenAi))? {
         TokenizeCall::Native { prompt, ignored } => {
-            let tokens = run_on_pool(state, tenant, prompt.weight(), move |services| {
-                let (encoding, text) = encode_prompt(services, &prompt, limits, dialect)?;
+            let tokens = run_rendering(state, tenant, prompt.weight(), move |services, memory| {
+                let (encoding, text) = encode_prompt(services, &prompt, (limits, memory), dialect)?;
                 Ok(simple_tokens(&encoding, &text))
             })
             .await?;
@@ -56,8 +56,8 @@ async fn run_tokenize(
             ignored,
         } => {
             let max_model_len = state.context_limits()?.max_total_tokens;
-            let answer = run_on_pool(state, tenant, prompt.weight(), move |services| {
-                let (encoding, _) = encode_prompt(services, &prompt, limits, dialect)?;
+            let answer = run_rendering(state, tenant, prompt.weight(), move |services, memory| {
+                let (encoding, _) = encode_prompt(services, &prompt, (limits, memory), dialect)?;
                 let text_of = |id: &u32| {
                     services
                         .tokenizer
@@ -107,8 +107,8 @@ async fn run_chat_tokenize(
     let json = body::read_json(state, request).await?;
     let (prompt, ignored) = read_chat_tokenize(&json, &state.bounds(Dialect::OpenAi))?;
     let limits = state.context_limits().ok();
-    let answer = run_on_pool(state, tenant, prompt.weight(), move |services| {
-        let (encoding, text) = encode_prompt(services, &prompt, limits, Dialect::Native)?;
+    let answer = run_rendering(state, tenant, prompt.weight(), move |services, memory| {
+        let (encoding, text) = encode_prompt(services, &prompt, (limits, memory), Dialect::Native)?;
         Ok(ChatTokenizeResponse {
             tokenize_response: simple_tokens(&encoding, &text),
             templated_text: text,

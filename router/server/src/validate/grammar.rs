@@ -2,7 +2,7 @@
 
 use crate::app::AppState;
 use crate::tenant::Tenant;
-use crate::tokenise::PoolFailure;
+use crate::tokenise::{JobSize, PoolFailure};
 use headrace_dialect::grammar::{Grammar, GrammarField};
 use headrace_dialect::refusal::{Cause, Dialect, Refusal};
 use headrace_grammar::{CompiledGrammar, GrammarSource};
@@ -41,7 +41,7 @@ pub(super) async fn compile(
     };
     let compiled = state
         .grammar_pool()
-        .run(tenant, weight, move || {
+        .run(tenant, JobSize::of(weight), move || {
             services
                 .grammar_compiler(lenient)
                 .and_then(|compiler| compiler.compile(&source))

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use lengths::{check_min_tokens, check_prompt, check_truncate};
 use prompts::{Cut, EncodedPrompt};
-pub(crate) use prompts::{encode_prompt, run_on_pool};
+pub(crate) use prompts::{encode_prompt, run_on_pool, run_rendering};
 pub(crate) use submission::submit_refusal;
 pub(crate) use terms::Sender;
 use terms::Treatment;

@@ -5,7 +5,7 @@ use crate::app::AppState;
 use crate::room::Room;
 use crate::services::ModelServices;
 use crate::tenant::Tenant;
-use crate::tokenise::PoolFailure;
+use crate::tokenise::{JobSize, PoolFailure};
 use headrace_dialect::bounds::{Asked, ContextLimits};
 use headrace_dialect::call::{ChatPrompt, Prompt};
 use headrace_dialect::openai::fills_no_gaps;
@@ -15,6 +15,7 @@ use headrace_dialect::shown_prompt::EchoText;
 use headrace_text::{
     Encoding, Infill, RenderOptions, RenderedPrompt, SpecialText, TemplateError, Tokenizer, Wanted,
 };
+use std::sync::Arc;
 
 /// How prompts are cut.
 #[derive(Clone, Copy, Debug)]
@@ -94,11 +95,11 @@ pub(super) async fn encode_all(
         }
     }
     let weight = prompts.iter().map(Prompt::weight).sum();
-    run_on_pool(state, tenant, weight, move |services| {
+    run_rendering(state, tenant, weight, move |services, memory| {
         prompts
-            .into_iter()
+            .iter()
             .map(|prompt| {
-                let encoded = encode_one(services, prompt, (truncate, echo), room)?;
+                let encoded = encode_one(services, prompt, (truncate, echo), (room, memory))?;
                 Ok(encoded.cut(truncate))
             })
             .collect()
@@ -108,10 +109,10 @@ pub(super) async fn encode_all(
 
 fn encode_one(
     services: &ModelServices,
-    prompt: Prompt,
+    prompt: &Prompt,
     (truncate, echo): (Option<Cut>, Option<TextShape>),
-    room: Room,
-) -> Result<EncodedPrompt, Refusal> {
+    (room, memory): (Room, RenderMemory),
+) -> Result<EncodedPrompt, Unencoded> {
     let tokenizer = &services.tokenizer;
     // What is shown is cut where the ids are: all of them say where.
     let wanted = match (truncate, echo) {
@@ -120,11 +121,13 @@ fn encode_one(
     };
     if let Prompt::Ids(ids) = prompt {
         // An id that is none of the vocabulary stands for nothing, and is refused later.
-        let echo = echo.map(|shape| EchoText::of_ids(tokenizer, &ids, shape.shows_special));
+        let echo = echo.map(|shape| EchoText::of_ids(tokenizer, ids, shape.shows_special));
+        let ids = ids.clone();
         return Ok(EncodedPrompt { ids, echo });
     }
-    let (encoding, text) =
-        encode_in_room(services, &prompt, room.dialect, Some(room), wanted)?;
+    let dialect = room.dialect;
+    let room = (Some(room), memory);
+    let (encoding, text) = encode_in_room(services, prompt, dialect, room, wanted)?;
     let Encoding { ids, offsets } = encoding;
     let echo = echo.map(|_| EchoText::of_text(tokenizer, &text, &ids, &offsets));
     Ok(EncodedPrompt { ids, echo })
@@ -135,6 +138,29 @@ fn infill_of(services: &ModelServices) -> Result<&Infill, Refusal> {
     services.infill.as_ref().ok_or_else(fills_no_gaps)
 }
 
+/// Memory for rendering chats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RenderMemory {
+    /// What any number may take at once.
+    BesideOthers,
+    /// All that one rendering may take: it has its turn.
+    All,
+}
+
+/// Why there are no ids.
+#[derive(Debug)]
+pub(crate) enum Unencoded {
+    Refused(Refusal),
+    /// The chat template builds more than beside others; so much at most.
+    NeedsMemory(usize),
+}
+
+impl From<Refusal> for Unencoded {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
 /// Runs a tenant's `work` with the model's services on the pool.
 pub(crate) async fn run_on_pool<T: Send + 'static>(
     state: &AppState,
@@ -143,11 +169,42 @@ pub(crate) async fn run_on_pool<T: Send + 'static>(
     work: impl FnOnce(&ModelServices) -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
     let model = state.shared_services()?;
-    let result = state.pool().run(tenant, weight, move || work(&model)).await;
-    match result {
-        Ok(result) => result,
-        Err(PoolFailure::Full) => Err(Refusal::overloaded()),
-        Err(failure @ PoolFailure::Lost) => Err(Refusal::new(Cause::Internal, failure.to_string())),
+    let size = JobSize::of(weight);
+    let result = state.pool().run(tenant, size, move || work(&model)).await;
+    result.map_err(refusal_of)?
+}
+
+/// The same for work that may render chats: with little memory, and, if that is not enough, again when there is much.
+pub(crate) async fn run_rendering<T: Send + 'static>(
+    state: &AppState,
+    tenant: Tenant,
+    weight: usize,
+    work: impl Fn(&ModelServices, RenderMemory) -> Result<T, Unencoded> + Send + Sync + 'static,
+) -> Result<T, Refusal> {
+    let model = state.shared_services()?;
+    let work = Arc::new(move |memory| work(&model, memory));
+    let run = async |size, memory| {
+        let work = Arc::clone(&work);
+        let result = state.pool().run(tenant, size, move || work(memory)).await;
+        result.map_err(|failure| Unencoded::Refused(refusal_of(failure)))?
+    };
+    let mut result = run(JobSize::of(weight), RenderMemory::BesideOthers).await;
+    if let Err(Unencoded::NeedsMemory(bytes)) = result {
+        result = run(JobSize::taking(weight, bytes), RenderMemory::All).await;
+    }
+    result.map_err(|failure| match failure {
+        Unencoded::Refused(refusal) => refusal,
+        // With all of it nothing asks for more.
+        Unencoded::NeedsMemory(bytes) => {
+            template_refusal(&TemplateError::NeedsMemory { bytes }.to_string())
+        }
+    })
+}
+
+fn refusal_of(failure: PoolFailure) -> Refusal {
+    match failure {
+        PoolFailure::Full => Refusal::overloaded(),
+        PoolFailure::Lost => Refusal::new(Cause::Internal, failure.to_string()),
     }
 }
 
@@ -156,9 +213,9 @@ pub(crate) async fn run_on_pool<T: Send + 'static>(
 pub(crate) fn encode_prompt(
     services: &ModelServices,
     prompt: &Prompt,
-    limits: Option<ContextLimits>,
+    (limits, memory): (Option<ContextLimits>, RenderMemory),
     dialect: Dialect,
-) -> Result<(Encoding, String), Refusal> {
+) -> Result<(Encoding, String), Unencoded> {
     let room = limits.map(|limits| Room {
         limits,
         dialect,
@@ -168,7 +225,7 @@ pub(crate) fn encode_prompt(
         },
         is_cut: false,
     });
-    encode_in_room(services, prompt, dialect, room, Wanted::All)
+    encode_in_room(services, prompt, dialect, (room, memory), Wanted::All)
 }
 
 /// The same, at least what is `wanted` of it; a chat whose rendered text cannot fit `room` is refused before it is
@@ -177,9 +234,9 @@ fn encode_in_room(
     services: &ModelServices,
     prompt: &Prompt,
     dialect: Dialect,
-    room: Option<Room>,
+    (room, memory): (Option<Room>, RenderMemory),
     wanted: Wanted,
-) -> Result<(Encoding, String), Refusal> {
+) -> Result<(Encoding, String), Unencoded> {
     match prompt {
         Prompt::Text {
             text,
@@ -188,7 +245,7 @@ fn encode_in_room(
             .tokenizer
             .encode_wanted(text, *add_special_tokens, SpecialText::Parse, wanted)
             .map(|encoding| (encoding, text.clone()))
-            .map_err(|error| Refusal::validation(prompt_field(dialect), error.to_string())),
+            .map_err(|error| Refusal::validation(prompt_field(dialect), error.to_string()).into()),
         Prompt::Infill {
             prefix,
             suffix,
@@ -205,7 +262,7 @@ fn encode_in_room(
             Ok((encoding, String::new()))
         }
         Prompt::Chat(chat) => {
-            let rendered = render(services, chat)?;
+            let rendered = render(services, chat, memory)?;
             if let Some(room) = room {
                 room.check(&services.tokenizer, &rendered.text)?;
             }
@@ -254,7 +311,11 @@ fn encode_chat(
     Ok(encoding)
 }
 
-fn render(services: &ModelServices, chat: &ChatPrompt) -> Result<RenderedPrompt, Refusal> {
+fn render(
+    services: &ModelServices,
+    chat: &ChatPrompt,
+    memory: RenderMemory,
+) -> Result<RenderedPrompt, Unencoded> {
     let template = services
         .template
         .as_deref()
@@ -267,14 +328,17 @@ fn render(services: &ModelServices, chat: &ChatPrompt) -> Result<RenderedPrompt,
         documents: (!chat.documents.is_empty()).then(|| chat.documents.clone().into()),
         variables: chat.variables.clone(),
     };
-    template
-        .render(&chat.messages, &options)
-        .map_err(|error| match error {
-            TemplateError::Messages(problem) => {
-                Refusal::validation("messages", format!("`messages`: {problem}"))
-            }
-            other => template_refusal(&other.to_string()),
-        })
+    let rendered = match memory {
+        RenderMemory::BesideOthers => template.render_beside_others(&chat.messages, &options),
+        RenderMemory::All => template.render(&chat.messages, &options),
+    };
+    rendered.map_err(|error| match error {
+        TemplateError::NeedsMemory { bytes } => Unencoded::NeedsMemory(bytes),
+        TemplateError::Messages(problem) => {
+            Refusal::validation("messages", format!("`messages`: {problem}")).into()
+        }
+        other => template_refusal(&other.to_string()).into(),
+    })
 }
 
 fn template_refusal(problem: &str) -> Refusal {

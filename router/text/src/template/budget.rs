@@ -4,32 +4,23 @@
 //! text or a list is charged for it, here, and so is what only reads them; what is too large by itself, nested too deep,
 //! or over the sum of one rendering ends it. Charges come before the work wherever the work could be large.
 
+mod limits;
+mod thread_time;
+
+pub(super) use limits::Limits;
+
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 use std::cell::Cell;
+use std::time::Duration;
+use thread_time::thread_time;
 
-/// Instructions for any conversation, and for each message on top. Templates that compare every message with every other
-/// need the second.
-const BASE_FUEL: u64 = 5_000_000;
-const FUEL_PER_MESSAGE: u64 = 50_000;
-/// However many messages there are.
-const MOST_FUEL: u64 = 200_000_000;
-/// Bytes that one rendering may read over again, an item of a list being [`ITEM_READ`]; on top of it for each byte of the
-/// messages, and for each pair of messages; and however many there are.
-const BASE_READS: u64 = 128 << 20;
-const READS_PER_BYTE: u64 = 256;
-const READS_PER_PAIR: u64 = 256;
-const MOST_READS: u64 = 4 << 30;
 /// What reading an item of a list counts.
 const ITEM_READ: usize = 32;
 /// What reading any value counts.
 const VALUE_READ: usize = 16;
 /// Bytes of one text.
 pub(super) const TEXT_LIMIT: usize = 32 << 20;
-/// Bytes that one rendering may build in all, and so may hold; and write, into variables and out.
-const SUM_LIMIT: u64 = 256 << 20;
-/// On top of it for long chats.
-const EXTRA_LIMIT: u64 = 1792 << 20;
 /// Items of one list.
 pub(super) const ITEM_LIMIT: usize = 1 << 20;
 /// What an item of a list is charged with.
@@ -40,44 +31,9 @@ const MACRO_BYTES: usize = 1024;
 const DEPTH_LIMIT: usize = 128;
 /// Values within one list or object.
 const NODE_LIMIT: usize = 1 << 20;
-
-/// What one rendering may do.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    /// Instructions.
-    pub(super) fuel: u64,
-    /// Bytes read over again.
-    pub(super) reads: u64,
-    /// Bytes built.
-    pub(super) bytes: u64,
-}
-
-impl Limits {
-    /// For the small conversations of probes: a real template needs a hundredth of it.
-    pub(super) const PROBE: Self = Self {
-        fuel: 500_000,
-        reads: 8 << 20,
-        bytes: 4 << 20,
-    };
-
-    /// For messages of so many bytes. A template may collect the prompt in a variable, message by message: that is half
-    /// the square.
-    pub(super) fn of(num_messages: usize, bytes: usize) -> Self {
-        let (messages, bytes) = (num_messages as u64, bytes as u64);
-        let square = messages.saturating_mul(bytes);
-        let pairs = messages.saturating_mul(messages);
-        Self {
-            fuel: BASE_FUEL
-                .saturating_add(FUEL_PER_MESSAGE.saturating_mul(messages))
-                .min(MOST_FUEL),
-            reads: BASE_READS
-                .saturating_add(READS_PER_BYTE.saturating_mul(bytes))
-                .saturating_add(READS_PER_PAIR.saturating_mul(pairs))
-                .min(MOST_READS),
-            bytes: SUM_LIMIT + square.saturating_mul(2).min(EXTRA_LIMIT),
-        }
-    }
-}
+/// How often the clock is looked at: one charge counts one, and so does each of so many bytes.
+const CHARGES_PER_LOOK: usize = 1024;
+const BYTES_PER_CHARGE: usize = 4096;
 
 /// What this thread's rendering has left.
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +44,10 @@ struct Left {
     reads: u64,
     /// Macros defined so far.
     macros: usize,
+    /// When its time is up, by the thread's clock.
+    until: Duration,
+    /// Charges until the next look at the clock.
+    until_look: usize,
 }
 
 thread_local! {
@@ -97,19 +57,37 @@ thread_local! {
             limit: 0,
             reads: 0,
             macros: 0,
+            until: Duration::MAX,
+            until_look: 0,
         })
     };
 }
 
-/// Runs a rendering within `limits`. It stays on its thread, and none runs inside another.
-pub(super) fn within<T>(limits: Limits, rendering: impl FnOnce() -> T) -> T {
+/// Runs a rendering within `limits`, and takes its time from them. It stays on its thread, and none runs inside another.
+pub(super) fn within<T>(limits: &mut Limits, rendering: impl FnOnce() -> T) -> T {
+    let start = thread_time();
     LEFT.set(Left {
         bytes: limits.bytes,
         limit: limits.bytes,
         reads: limits.reads,
         macros: 0,
+        until: start.saturating_add(limits.time),
+        until_look: CHARGES_PER_LOOK,
     });
-    rendering()
+    let result = rendering();
+    let spent = thread_time().saturating_sub(start);
+    limits.time = limits.time.saturating_sub(spent);
+    result
+}
+
+/// Ends a rendering whose time is up: the sums bound what it does, and not how long a machine needs for it.
+fn look_at_the_clock(left: &mut Left, bytes: usize) -> Result<(), Error> {
+    match left.until_look.checked_sub(1 + bytes / BYTES_PER_CHARGE) {
+        Some(until_look) => left.until_look = until_look,
+        None if thread_time() > left.until => return Err(Error::from(ErrorKind::OutOfFuel)),
+        None => left.until_look = CHARGES_PER_LOOK,
+    }
+    Ok(())
 }
 
 /// A template built or wrote more than it may.
@@ -127,7 +105,8 @@ impl TooMuch {
 
 /// Charges for building `bytes` more.
 pub(super) fn charge(bytes: usize) -> Result<(), Error> {
-    let left = LEFT.get();
+    let mut left = LEFT.get();
+    look_at_the_clock(&mut left, bytes)?;
     match left.bytes.checked_sub(bytes as u64) {
         Some(bytes) => {
             LEFT.set(Left { bytes, ..left });
@@ -141,7 +120,8 @@ pub(super) fn charge(bytes: usize) -> Result<(), Error> {
 
 /// Charges for reading `bytes` over.
 pub(super) fn read_bytes(bytes: usize) -> Result<(), Error> {
-    let left = LEFT.get();
+    let mut left = LEFT.get();
+    look_at_the_clock(&mut left, bytes)?;
     match left.reads.checked_sub(bytes as u64) {
         Some(reads) => {
             LEFT.set(Left { reads, ..left });

@@ -20,6 +20,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const ERROR_LIMIT: usize = 2000;
 /// Bytes of a date's format.
 const DATE_FORMAT_LIMIT: usize = 256;
+/// What one of its letters counts as reading.
+const DATE_BYTES: usize = 64;
 /// Macros and includes within each other.
 const RECURSION_LIMIT: usize = 100;
 
@@ -88,13 +90,13 @@ impl Engine {
         self.program.depth
     }
 
-    /// Renders once, within `limits`.
+    /// Renders once, within `limits`, and takes its time from them.
     pub(super) fn render(
         &self,
         named_tokens: &BTreeMap<String, String>,
         inputs: &Inputs,
         add_generation_prompt: bool,
-        limits: Limits,
+        limits: &mut Limits,
     ) -> Result<String, TemplateError> {
         let mut variables: BTreeMap<&str, JinjaValue> = BTreeMap::new();
         for (name, text) in named_tokens {
@@ -277,6 +279,8 @@ fn raise_exception(message: &JinjaValue) -> Result<JinjaValue, Error> {
 }
 
 fn strftime_now(format: &str) -> Result<String, Error> {
+    // A letter of it may be a name of the time zone's rules.
+    budget::read_bytes(DATE_BYTES * (1 + format.len()))?;
     if format.len() > DATE_FORMAT_LIMIT {
         return Err(Error::new(
             ErrorKind::InvalidOperation,

@@ -56,8 +56,9 @@ impl Prober<'_> {
             documents: Value::Null,
             variables: Value::Null,
         };
+        let mut limits = Limits::PROBE;
         self.engine
-            .render(self.named_tokens, &inputs, true, Limits::PROBE)
+            .render(self.named_tokens, &inputs, true, &mut limits)
             .ok()
     }
 
