@@ -30,10 +30,10 @@ fn a_run_from_start_to_drain() {
         "{stdout}"
     );
     assert!(
-        last[0].contains("$API_KEY") && !stdout.contains("k1"),
+        last[0].contains("$HEADRACE_KEY") && !stdout.contains("k1"),
         "{stdout}"
     );
-    assert!(last[1].starts_with("export API_KEY=... "), "{stdout}");
+    assert!(last[1].starts_with("export HEADRACE_KEY=... "), "{stdout}");
     assert_eq!(last[3], "Ready: http://127.0.0.1:3456");
     let run_dirs: Vec<_> = std::fs::read_dir(stage.path("tmp"))
         .unwrap()

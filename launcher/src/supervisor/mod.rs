@@ -104,6 +104,9 @@ fn start(mut settings: Settings, log: &Log) -> Result<u8, Failure> {
     }
     crate::python::check(&python, is_given)?;
     let plan = Plan::make(&settings.workers, &python)?;
+    if let Some(line) = plan.idle_fraction(&settings.workers) {
+        log.warn(&line);
+    }
     plan.fill(&mut settings.router);
     plan.check_sizes(&settings.router)?;
     // A local model is checked before anything starts.

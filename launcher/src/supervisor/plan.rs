@@ -62,6 +62,15 @@ impl Plan {
         })
     }
 
+    /// A share of a GPU's memory where there is none.
+    pub(super) fn idle_fraction(&self, settings: &WorkerSettings) -> Option<String> {
+        let fraction = settings.cuda_memory_fraction;
+        let is_idle = !self.is_cuda && (fraction - 1.0).abs() > f32::EPSILON;
+        is_idle.then(|| {
+            format!("--cuda-memory-fraction {fraction} has no effect: the model is on the CPU")
+        })
+    }
+
     /// What the device decides where no flag does. The router's own defaults are the CPU's.
     pub(super) fn fill(&self, config: &mut RouterConfig) {
         if !self.is_cuda {

@@ -50,7 +50,7 @@ impl Supervisor {
         let has_template = self.document.as_ref().is_some_and(has_chat_template);
         let needs_key = !self.settings.router.api_keys.is_empty();
         let hint = if needs_key {
-            "export API_KEY=...  # one of your keys\n"
+            "export HEADRACE_KEY=...  # one of your keys\n"
         } else {
             ""
         };
@@ -142,7 +142,7 @@ impl Example {
 /// One line to paste. Its answer is the same every time: `/generate` is greedy unless asked otherwise.
 fn curl(url: &str, example: &Example, needs_key: bool) -> String {
     let key = if needs_key {
-        " -H \"Authorization: Bearer $API_KEY\""
+        " -H \"Authorization: Bearer $HEADRACE_KEY\""
     } else {
         ""
     };
@@ -195,7 +195,7 @@ mod tests {
                 &Example::choose(false, u32::MAX, 2048),
                 true
             ),
-            "curl http://127.0.0.1:3000/generate -H \"Authorization: Bearer $API_KEY\" -H \
+            "curl http://127.0.0.1:3000/generate -H \"Authorization: Bearer $HEADRACE_KEY\" -H \
              'Content-Type: application/json' -d \
              '{\"inputs\":\"The capital of France is\",\"parameters\":{\"max_new_tokens\":64}}'"
         );

@@ -24,6 +24,8 @@ pub struct CompletionRequest {
     pub echo: Option<bool>,
     /// The choice goes between `prompt` and this, where the tokenizer has tokens to say so.
     pub suffix: Option<String>,
+    /// Same as `max_tokens`, and wins over it.
+    pub max_completion_tokens: Option<u32>,
     /// Generate this many and keep the `n` likeliest.
     #[schema(minimum = 1)]
     pub best_of: Option<u32>,

@@ -214,10 +214,12 @@ impl Bounds {
 /// The output tokens that a call asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// How many; `None`: to the context limit.
+    /// How many, as the request says.
     pub tokens: Option<u32>,
     /// The request's name for them.
     pub field: &'static str,
+    /// How many where the request does not say, as far as there is room; `None`: to the context limit.
+    pub default: Option<u32>,
 }
 
 /// How many tokens one sequence may have.
@@ -250,7 +252,8 @@ impl ContextLimits {
         let limit = u64::from(self.max_total_tokens);
         let input = input as u64;
         let room = limit.saturating_sub(input);
-        let new_tokens = asked.tokens.map_or(room, u64::from);
+        let unsaid = asked.default.map_or(room, |most| room.min(most.into()));
+        let new_tokens = asked.tokens.map_or(unsaid, u64::from);
         // The sum first, as in TGI: a prompt that is too long with an explicit length gets the sentence with both.
         if asked.tokens.is_some() && input + new_tokens > limit {
             return Err(Self::over_total(
@@ -320,6 +323,7 @@ mod tests {
         Asked {
             tokens,
             field: "max_new_tokens",
+            default: None,
         }
     }
 
@@ -332,6 +336,27 @@ mod tests {
     }
 
     #[test]
+    fn a_default_that_does_not_fit_is_cut_to_what_does() {
+        for (input, tokens, expected) in [
+            (4, None, 5),
+            (5, None, 5),
+            (6, None, 4),
+            (9, None, 1),
+            (4, Some(6), 6),
+        ] {
+            let asked = Asked {
+                tokens,
+                field: "max_tokens",
+                default: Some(5),
+            };
+            assert_eq!(
+                LIMITS.output_tokens(Dialect::OpenAi, input, asked),
+                Ok(expected)
+            );
+        }
+    }
+
+    #[test]
     fn too_many_output_tokens_are_refused_by_the_name_that_the_request_has_for_them() {
         for (dialect, field) in [
             (Dialect::Native, "max_new_tokens"),
@@ -339,7 +364,11 @@ mod tests {
             (Dialect::OpenAi, "max_completion_tokens"),
         ] {
             let tokens = Some(3_000_000_000);
-            let asked = Asked { tokens, field };
+            let asked = Asked {
+                tokens,
+                field,
+                default: None,
+            };
             let refusal = LIMITS.output_tokens(dialect, 4, asked).unwrap_err();
             assert_eq!(refusal.param(), Some(field));
             assert!(refusal.message().contains(&format!("`{field}`")));
@@ -356,6 +385,7 @@ mod tests {
                     Asked {
                         tokens: asked,
                         field: "max_tokens",
+                        default: None,
                     },
                 )
                 .unwrap_err()

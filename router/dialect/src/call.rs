@@ -16,10 +16,12 @@ pub struct Call {
     pub best_of: u32,
     /// How ids are picked.
     pub sampling: Sampling,
-    /// Output tokens at most; `None`: to the context limit.
+    /// Output tokens at most, as the request says.
     pub max_new_tokens: Option<u32>,
     /// The request's name for them.
     pub max_new_tokens_field: &'static str,
+    /// How many where the request does not say, as far as there is room; `None`: to the context limit.
+    pub default_new_tokens: Option<u32>,
     /// Output tokens before an end id may come.
     pub min_tokens: u32,
     /// The model's end ids do not end the output.
@@ -58,6 +60,7 @@ impl Call {
             sampling: Sampling::default(),
             max_new_tokens: None,
             max_new_tokens_field: "max_new_tokens",
+            default_new_tokens: None,
             min_tokens: 0,
             ignore_eos: false,
             stops: Vec::new(),
@@ -79,6 +82,7 @@ impl Call {
         Asked {
             tokens: self.max_new_tokens,
             field: self.max_new_tokens_field,
+            default: self.default_new_tokens,
         }
     }
 }

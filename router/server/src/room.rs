@@ -81,6 +81,7 @@ mod tests {
         let asked = Asked {
             tokens,
             field: "max_completion_tokens",
+            default: None,
         };
         Room {
             limits: ContextLimits {

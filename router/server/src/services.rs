@@ -6,8 +6,10 @@ use headrace_api::tokenize::TokenizerInfo;
 use headrace_control::{ModelDocument, TokenizerSource};
 use headrace_dialect::call::SamplingDefaults;
 use headrace_grammar::{GrammarCompiler, GrammarError};
-use headrace_text::{ChatTemplate, Infill, TemplateError, TemplateSources, Tokenizer};
-use serde_json::Value;
+use headrace_text::{
+    ChatTemplate, Infill, RenderOptions, TemplateError, TemplateSources, Tokenizer,
+};
+use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -104,8 +106,14 @@ fn load_template(
         tokenizer_config: document.tokenizer_config.clone(),
     };
     match ChatTemplate::load(&sources, tokenizer) {
-        Ok(template) => Ok(Ok(Arc::new(template))),
-        Err(error @ TemplateError::Missing) => Ok(Err(error.to_string())),
+        Ok(template) => {
+            warn_of_fault(&template);
+            Ok(Ok(Arc::new(template)))
+        }
+        Err(error @ TemplateError::Missing) => {
+            tracing::info!("{error}: chats are refused; --tokenizer-config-path gives one");
+            Ok(Err(error.to_string()))
+        }
         Err(error) => Err(ServicesError(match (&document.tokenizer, error) {
             // Of its metadata; every other source names its file itself.
             (TokenizerSource::Gguf { path }, error @ TemplateError::Compile(_)) => {
@@ -113,6 +121,18 @@ fn load_template(
             }
             (_, error) => error.to_string(),
         })),
+    }
+}
+
+/// A template that fails for the simplest chat of all is hardly one that anybody can use.
+fn warn_of_fault(template: &ChatTemplate) {
+    let chat = [json!({"role": "user", "content": "Hello"})];
+    let options = RenderOptions {
+        add_generation_prompt: true,
+        ..RenderOptions::default()
+    };
+    if let Err(error) = template.render(&chat, &options) {
+        tracing::warn!("the chat template fails for a chat of one message of the user: {error}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reads `/v1/chat/completions`.
 
 use super::chat_reply::ChatShown;
-use super::common::{StreamShape, read_common};
+use super::common::{StreamShape, read_common, read_max_completion_tokens};
 use super::messages::read_messages;
 use super::template_fields::read_template_fields;
 use crate::bounds::Bounds;
@@ -36,7 +36,7 @@ pub fn read_chat(json: &Json, bounds: &Bounds) -> Result<ChatCall, Refusal> {
     read_template_fields(&mut body, &mut chat)?;
     let top_logprobs = body.u32("top_logprobs")?;
     let logprobs = body.boolean("logprobs")?;
-    let max_completion_tokens = body.u32("max_completion_tokens")?;
+    let max_completion_tokens = read_max_completion_tokens(&mut body)?;
     body.refused_unless("best_of", |value| value.to_value() == 1)?;
     let prefix = if body.boolean("echo")?.unwrap_or(false) {
         chat.text_of_own_turn()
@@ -44,12 +44,6 @@ pub fn read_chat(json: &Json, bounds: &Bounds) -> Result<ChatCall, Refusal> {
         String::new()
     };
     body.finish(&mut ignored);
-    if max_completion_tokens == Some(0) {
-        return Err(Refusal::validation(
-            "max_completion_tokens",
-            "`max_completion_tokens` must be strictly positive",
-        ));
-    }
     let top_n = top_logprobs.unwrap_or(0);
     if top_n > bounds.top_n {
         return Err(Refusal::validation(

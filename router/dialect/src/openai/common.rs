@@ -224,6 +224,18 @@ fn read_response_format(
     ))
 }
 
+/// Output tokens at most, by the name that goes before `max_tokens`.
+pub(super) fn read_max_completion_tokens(body: &mut Fields<'_>) -> Result<Option<u32>, Refusal> {
+    let tokens = body.u32("max_completion_tokens")?;
+    if tokens == Some(0) {
+        return Err(Refusal::validation(
+            "max_completion_tokens",
+            "`max_completion_tokens` must be strictly positive",
+        ));
+    }
+    Ok(tokens)
+}
+
 /// Tools come with a later release; none of them ask for nothing.
 pub(super) fn refuse_tools(body: &mut Fields<'_>) -> Result<(), Refusal> {
     match body.get("tools")? {

@@ -49,6 +49,7 @@ pub(super) fn read_prompts(
                 )
                 .because(Cause::BatchSize));
             }
+            check_ids(items)?;
             items
                 .iter()
                 .enumerate()
@@ -87,6 +88,26 @@ pub(super) fn read_prompts(
         ));
     }
     Ok(prompts)
+}
+
+/// A list that begins with an id is one of ids: what is wrong in it is the first that is none.
+fn check_ids(items: &[Json]) -> Result<(), Refusal> {
+    let is_id = |item: &Json| {
+        let id = match item {
+            Json::Number(number) => number.as_u64(),
+            _ => None,
+        };
+        id.is_some_and(|id| u32::try_from(id).is_ok())
+    };
+    let begins_with_number = matches!(items.first(), Some(Json::Number(_)));
+    match items.iter().enumerate().find(|(_, item)| !is_id(item)) {
+        Some((index, wrong)) if begins_with_number => Err(Refusal::wrong_type(
+            &format!("prompt[{index}]"),
+            &wrong.describe(),
+            "a token id",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The model has no tokens for a prompt with a gap; in TGI's words.

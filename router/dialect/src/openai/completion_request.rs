@@ -1,6 +1,6 @@
 //! Reads `/v1/completions`.
 
-use super::common::{StreamShape, read_common};
+use super::common::{StreamShape, read_common, read_max_completion_tokens};
 use super::completion_prompts::{PromptForm, check_suffix, read_prompts};
 use super::completion_reply::CompletionShown;
 use super::scoring::Scoring;
@@ -27,7 +27,7 @@ pub struct CompletionCall {
     pub ignored: Ignored,
 }
 
-/// Reads and bounds the body. `default_max_tokens` stands in for an absent `max_tokens`.
+/// Reads and bounds the body. `default_max_tokens` stands in for an absent `max_tokens`, as far as there is room.
 pub fn read_completion(
     json: &Json,
     bounds: &Bounds,
@@ -45,6 +45,8 @@ pub fn read_completion(
     let prompts = read_prompts(body.required("prompt")?, bounds, form)?;
     let logprobs = read_logprobs(&mut body)?;
     let best_of = body.u32("best_of")?;
+    // Not OpenAI's here, but nothing else can be meant by it.
+    let max_completion_tokens = read_max_completion_tokens(&mut body)?;
     for key in TEMPLATE_FIELDS {
         body.refused_unless(key, Json::is_empty)?;
     }
@@ -63,8 +65,8 @@ pub fn read_completion(
             ),
         ));
     }
-    let prompt_only = echo && common.max_tokens == Some(0);
-    if common.max_tokens == Some(0) && !echo {
+    let prompt_only = echo && common.max_tokens == Some(0) && max_completion_tokens.is_none();
+    if max_completion_tokens.is_none() && common.max_tokens == Some(0) && !echo {
         return Err(Refusal::validation(
             "max_tokens",
             "`max_tokens` must be strictly positive; 0 needs `echo`: true, for the prompt alone",
@@ -86,8 +88,13 @@ pub fn read_completion(
         // The engine samples after a prompt; nobody is told.
         Some(1)
     } else {
-        call.max_new_tokens.or(default_max_tokens)
+        call.max_new_tokens
     };
+    if max_completion_tokens.is_some() {
+        call.max_new_tokens = max_completion_tokens;
+        call.max_new_tokens_field = "max_completion_tokens";
+    }
+    call.default_new_tokens = default_max_tokens;
     call.best_of = best_of.unwrap_or(call.choices);
     check_best_of(&call, bounds)?;
     call.report = Report {
@@ -191,6 +198,25 @@ mod tests {
     }
 
     #[test]
+    fn max_completion_tokens_goes_before_max_tokens() {
+        let body = |max_tokens: i64| serde_json::json!({"prompt": "a", "echo": true, "max_tokens": max_tokens, "max_completion_tokens": 2});
+        for max_tokens in [0, 5] {
+            let call = read(&body(max_tokens)).unwrap().call;
+            let asked = call.asked();
+            assert_eq!(
+                (asked.tokens, asked.field),
+                (Some(2), "max_completion_tokens")
+            );
+            assert!(!call.report.prompt_only);
+        }
+        let zero = serde_json::json!({"prompt": "a", "max_completion_tokens": 0});
+        assert_eq!(
+            read(&zero).unwrap_err().param(),
+            Some("max_completion_tokens")
+        );
+    }
+
+    #[test]
     fn prompt_errors() {
         let validation = |message: &str| format!("Input validation error: {message}");
         let cases = [
@@ -203,7 +229,19 @@ mod tests {
             ),
             (
                 serde_json::json!([1, -2]),
-                "Failed to deserialize the JSON body into the target type: prompt[0]: invalid type: integer `1`, \
+                "Failed to deserialize the JSON body into the target type: prompt[1]: invalid type: integer `-2`, \
+                 expected a token id"
+                    .to_owned(),
+            ),
+            (
+                serde_json::json!([1, "a"]),
+                "Failed to deserialize the JSON body into the target type: prompt[1]: invalid type: string \"a\", \
+                 expected a token id"
+                    .to_owned(),
+            ),
+            (
+                serde_json::json!(["a", 1]),
+                "Failed to deserialize the JSON body into the target type: prompt[1]: invalid type: integer `1`, \
                  expected a string or a sequence of token ids"
                     .to_owned(),
             ),

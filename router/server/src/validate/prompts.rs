@@ -222,6 +222,7 @@ pub(crate) fn encode_prompt(
         asked: Asked {
             tokens: None,
             field: "max_new_tokens",
+            default: None,
         },
         is_cut: false,
     });
