@@ -1,6 +1,7 @@
 //! What the routes share, and how they are put together.
 
 use crate::auth::{Holder, Keys};
+use crate::body_bytes;
 use crate::caller::Namespaces;
 use crate::cors;
 use crate::engine::{EngineHandle, bound_flags};
@@ -49,6 +50,7 @@ struct Inner {
     /// A lane of its own: a slow grammar delays no prompt.
     grammar_pool: TokenisePool,
     house: Arc<House>,
+    bodies: Arc<House>,
     running: Arc<RunningRequests>,
     keys: Keys,
     namespaces: Namespaces,
@@ -80,6 +82,7 @@ impl AppState {
                 keys,
                 namespaces,
                 house: House::new(config.max_concurrent_requests),
+                bodies: House::new(body_bytes::all(config.payload_limit)),
                 running: Arc::new(RunningRequests::default()),
                 config,
                 metrics,
@@ -182,6 +185,11 @@ impl AppState {
             .house
             .enter(tenant)
             .ok_or_else(Refusal::overloaded)
+    }
+
+    /// The bytes of bodies that are being read.
+    pub(crate) fn bodies(&self) -> &Arc<House> {
+        &self.inner.bodies
     }
 
     /// Why [`AppState::admit`] would refuse at this moment, if it would. Takes no permit: whoever still has to send a body

@@ -1,4 +1,5 @@
-//! The permits for generation requests: `--max-concurrent-requests`, shared by the keys.
+//! What there is so much of, shared by the keys: the permits for generation requests (`--max-concurrent-requests`), and the
+//! bytes of bodies that are being read.
 
 use crate::fair_share;
 use crate::tenant::Tenant;
@@ -38,27 +39,38 @@ impl House {
         self.lock().all
     }
 
-    fn allows(&self, taken: &Taken, tenant: Tenant) -> bool {
+    fn allows(&self, taken: &Taken, tenant: Tenant, asked: usize) -> bool {
         let held = taken.by_tenant.get(&tenant).copied().unwrap_or(0);
-        fair_share::allows(tenant, held, 1, taken.all, self.permits)
+        fair_share::allows(tenant, held, asked, taken.all, self.permits)
+    }
+
+    /// Counts so many for a tenant, if there are so many for it.
+    fn take(&self, tenant: Tenant, asked: usize) -> bool {
+        let mut taken = self.lock();
+        let is_allowed = self.allows(&taken, tenant, asked);
+        if is_allowed {
+            taken.all += asked;
+            *taken.by_tenant.entry(tenant).or_default() += asked;
+        }
+        is_allowed
     }
 
     /// Whether there is a permit for this tenant at this moment.
     pub(crate) fn has_room(&self, tenant: Tenant) -> bool {
-        self.allows(&self.lock(), tenant)
+        self.allows(&self.lock(), tenant, 1)
     }
 
     /// A permit, if there is one for this tenant.
     pub(crate) fn enter(self: &Arc<Self>, tenant: Tenant) -> Option<Permit> {
-        let mut taken = self.lock();
-        if !self.allows(&taken, tenant) {
-            return None;
-        }
-        taken.all += 1;
-        *taken.by_tenant.entry(tenant).or_default() += 1;
-        Some(Permit {
+        self.enter_with(tenant, 1)
+    }
+
+    /// So many permits in one, if there are so many for this tenant.
+    pub(crate) fn enter_with(self: &Arc<Self>, tenant: Tenant, asked: usize) -> Option<Permit> {
+        self.take(tenant, asked).then(|| Permit {
             house: Arc::clone(self),
             tenant,
+            held: asked,
         })
     }
 }
@@ -68,14 +80,26 @@ impl House {
 pub(crate) struct Permit {
     house: Arc<House>,
     tenant: Tenant,
+    held: usize,
+}
+
+impl Permit {
+    /// Becomes one for so many more, if there are so many.
+    pub(crate) fn grow(&mut self, more: usize) -> bool {
+        let is_allowed = self.house.take(self.tenant, more);
+        if is_allowed {
+            self.held += more;
+        }
+        is_allowed
+    }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         let mut taken = self.house.lock();
-        taken.all -= 1;
+        taken.all -= self.held;
         if let Some(held) = taken.by_tenant.get_mut(&self.tenant) {
-            *held -= 1;
+            *held -= self.held;
             if *held == 0 {
                 taken.by_tenant.remove(&self.tenant);
             }
@@ -100,6 +124,19 @@ mod tests {
         drop((of_alice, of_bob));
         assert_eq!(house.taken(), 0);
         assert!(house.lock().by_tenant.is_empty());
+    }
+
+    #[test]
+    fn a_permit_grows_as_far_as_there_is_something() {
+        let house = House::new(10);
+        let bob = Tenant::of("key", "bob");
+        let mut permit = house.enter_with(bob, 4).unwrap();
+        assert!(permit.grow(3));
+        assert!(!permit.grow(1), "7 of 10, and a key has three quarters");
+        assert_eq!(house.taken(), 7);
+        drop(permit);
+        assert_eq!(house.taken(), 0);
+        assert!(house.enter_with(bob, 11).is_none());
     }
 
     #[test]

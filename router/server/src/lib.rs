@@ -2,6 +2,7 @@
 
 pub mod app;
 mod auth;
+mod body_bytes;
 mod caller;
 mod connection;
 mod cors;

@@ -1,4 +1,4 @@
-//! Request bodies that stop coming: 408 instead of a permit held for ever. Responses have no such limit.
+//! Request bodies that stop coming, or hardly come: 408 instead of memory held for ever. Responses have no such limit.
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
@@ -19,7 +19,11 @@ use tokio::time::{Instant, Sleep, sleep};
 /// Between two pieces of a body.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Answers 408, in a dialect's shape, for a body of which nothing came for `patience` while somebody read it.
+/// Beyond one patience a reader waits no longer in all than a body takes that comes at this rate, in bytes a second.
+const LEAST_RATE: f64 = 16_384.0;
+
+/// Answers 408, in a dialect's shape, for a body of which nothing came for `patience` while somebody read it, or too little
+/// in all.
 pub(crate) async fn answer_in_time(
     request: Request,
     next: Next,
@@ -32,7 +36,9 @@ pub(crate) async fn answer_in_time(
             inner,
             patience,
             deadline: Box::pin(sleep(patience)),
-            is_waiting: false,
+            waits_since: None,
+            waited: Duration::ZERO,
+            received: 0,
             is_late: Arc::clone(&is_late),
         })
     });
@@ -46,7 +52,7 @@ pub(crate) async fn answer_in_time(
 
 fn timed_out(dialect: Dialect, patience: Duration) -> Response {
     let message = format!(
-        "Failed to buffer the request body: nothing came for {} s",
+        "Failed to buffer the request body: nothing came for {} s, or less than 16 KiB a second in all",
         patience.as_secs_f64()
     );
     let error_type = "request_timeout".to_owned();
@@ -87,7 +93,11 @@ struct TimedBody {
     patience: Duration,
     deadline: Pin<Box<Sleep>>,
     /// The deadline counts from when a reader began to wait, not from when it was busy elsewhere.
-    is_waiting: bool,
+    waits_since: Option<Instant>,
+    /// Before that, in all.
+    waited: Duration,
+    /// Bytes.
+    received: usize,
     is_late: Arc<AtomicBool>,
 }
 
@@ -101,12 +111,20 @@ impl HttpBody for TimedBody {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = &mut *self;
         if let Poll::Ready(frame) = Pin::new(&mut this.inner).poll_frame(context) {
-            this.is_waiting = false;
+            if let Some(since) = this.waits_since.take() {
+                this.waited += since.elapsed();
+            }
+            if let Some(Ok(frame)) = &frame {
+                this.received += frame.data_ref().map_or(0, Bytes::len);
+            }
             return Poll::Ready(frame);
         }
-        if !this.is_waiting {
-            this.is_waiting = true;
-            this.deadline.as_mut().reset(Instant::now() + this.patience);
+        if this.waits_since.is_none() {
+            let now = Instant::now();
+            this.waits_since = Some(now);
+            let whole = this.patience.as_secs_f64() + this.received as f64 / LEAST_RATE;
+            let left = Duration::from_secs_f64(whole).saturating_sub(this.waited);
+            this.deadline.as_mut().reset(now + left.min(this.patience));
         }
         ready!(this.deadline.as_mut().poll(context));
         this.is_late.store(true, Ordering::Release);
@@ -182,24 +200,36 @@ mod tests {
         assert_eq!(status, StatusCode::REQUEST_TIMEOUT);
         assert_eq!(
             body,
-            r#"{"error":"Failed to buffer the request body: nothing came for 0.1 s","error_type":"request_timeout"}"#
+            r#"{"error":"Failed to buffer the request body: nothing came for 0.1 s, or less than 16 KiB a second in all","error_type":"request_timeout"}"#
         );
         let (status, body) = post_to("/v1/echo", stops()).await;
         assert_eq!(status, StatusCode::REQUEST_TIMEOUT);
         assert_eq!(
             body,
-            r#"{"error":{"message":"Failed to buffer the request body: nothing came for 0.1 s","type":"invalid_request_error","param":null,"code":null},"error_type":"request_timeout"}"#
+            r#"{"error":{"message":"Failed to buffer the request body: nothing came for 0.1 s, or less than 16 KiB a second in all","type":"invalid_request_error","param":null,"code":null},"error_type":"request_timeout"}"#
         );
     }
 
-    /// Longer than the patience in all, but never between two pieces; and the answer may take its time.
+    /// A byte now and then is as good as nothing.
+    #[tokio::test]
+    async fn a_body_that_hardly_comes_gets_408() {
+        let drips = stream::repeat("a").then(|piece| async move {
+            sleep(SHORT / 4).await;
+            Ok::<_, Infallible>(piece)
+        });
+        let (status, _) = post_to("/echo", Body::from_stream(drips)).await;
+        assert_eq!(status, StatusCode::REQUEST_TIMEOUT);
+    }
+
+    /// Longer than the patience in all, but never between two pieces, and enough of it; and the answer may take its time.
     #[tokio::test]
     async fn a_slow_body_and_a_slow_answer_are_let_be() {
-        let pieces = stream::iter(["a", "b", "c", "d", "e", "f"]).then(|piece| async move {
+        let piece = "a".repeat(2000);
+        let pieces = stream::iter(vec![piece; 6]).then(|piece| async move {
             sleep(SHORT / 4).await;
             Ok::<_, Infallible>(piece)
         });
         let (status, body) = post_to("/echo", Body::from_stream(pieces)).await;
-        assert_eq!((status, body.as_ref()), (StatusCode::OK, &b"abcdef"[..]));
+        assert_eq!((status, body.len()), (StatusCode::OK, 12_000));
     }
 }

@@ -1,41 +1,27 @@
 //! Reads request bodies: declared type and size first, then bytes, then JSON.
 
 use crate::app::AppState;
+use crate::body_bytes;
 use crate::request_log::RequestLog;
 use crate::tenant::Tenant;
-use axum::body::Body;
 use axum::extract::Request;
 use headrace_dialect::json::Json;
 use headrace_dialect::refusal::{Cause, Refusal};
 use headrace_text::OneLine;
-use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http::{Extensions, HeaderMap};
 use std::sync::Arc;
 
 /// The body of a request that needs a permit. Where there is none, it is neither kept nor parsed: under
 /// overload most requests end here. It is read all the same, for a connection that is closed while its client sends may
 /// cost the client the answer.
 pub(crate) async fn read_call(state: &AppState, request: Request) -> Result<Json, Refusal> {
-    let log = request.extensions().get::<Arc<RequestLog>>();
-    let tenant = log.map_or(Tenant::NOBODY, |log| log.caller().tenant());
+    let tenant = tenant_of(request.extensions());
     if let Err(refusal) = state.check_room(tenant) {
-        drop_body(request.into_body(), state.config().payload_limit).await;
+        body_bytes::forget(request.into_body(), state.config().payload_limit).await;
         return Err(refusal);
     }
     read_json(state, request).await
-}
-
-/// Reads and forgets at most `limit` bytes.
-async fn drop_body(mut body: Body, limit: usize) {
-    let mut left = limit;
-    while let Some(Ok(frame)) = body.frame().await {
-        let length = frame.data_ref().map_or(0, bytes::Bytes::len);
-        if length > left {
-            return;
-        }
-        left -= length;
-    }
 }
 
 /// The body as JSON, never more than the limit of it in memory.
@@ -62,27 +48,15 @@ pub(crate) async fn read_json(state: &AppState, request: Request) -> Result<Json
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.parse::<u64>().ok());
     if declared.is_some_and(|length| length > limit as u64) {
-        return Err(too_large(limit));
+        return Err(body_bytes::too_large(limit));
     }
-    Json::parse(&read_bytes(body, limit).await?)
+    let tenant = tenant_of(&parts.extensions);
+    Json::parse(&body_bytes::read(body, limit, state.bodies(), tenant).await?)
 }
 
-async fn read_bytes(body: Body, limit: usize) -> Result<bytes::Bytes, Refusal> {
-    match Limited::new(body, limit).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => Err(too_large(limit)),
-        Err(error) => Err(Refusal::new(
-            Cause::MalformedJson,
-            format!("Failed to buffer the request body: {error}"),
-        )),
-    }
-}
-
-fn too_large(limit: usize) -> Refusal {
-    Refusal::new(
-        Cause::PayloadTooLarge,
-        format!("Failed to buffer the request body: length limit exceeded ({limit} bytes)"),
-    )
+fn tenant_of(extensions: &Extensions) -> Tenant {
+    let log = extensions.get::<Arc<RequestLog>>();
+    log.map_or(Tenant::NOBODY, |log| log.caller().tenant())
 }
 
 /// `application/json`, `application/…+json`, with or without parameters.
