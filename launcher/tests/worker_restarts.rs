@@ -46,6 +46,30 @@ fn a_dead_rank_takes_its_group_along_and_all_start_again() {
     stage.assert_nothing_left();
 }
 
+/// A cleaner of temporary files takes what nobody has read for days.
+#[test]
+fn a_group_starts_again_though_its_model_document_was_removed() {
+    let stage = Stage::new();
+    let mut store = String::new();
+    let flags = model_flags(&stage, &mut store, &[]);
+    let mut running = stage.start(&flags, &[]);
+    running.wait_ready();
+    let folders = std::fs::read_dir(stage.path("tmp")).unwrap();
+    let documents: Vec<_> = folders
+        .map(|folder| folder.unwrap().path().join("model.json"))
+        .filter(|path| path.exists())
+        .collect();
+    assert_eq!(documents.len(), 1);
+    std::fs::remove_file(&documents[0]).unwrap();
+    kill(stage.pids("headrace.worker")[0], Signal::SIGKILL).unwrap();
+    running.wait_until("second GroupUp", |stage| {
+        stage.heard_of("group_up").len() == 2
+    });
+    assert_eq!(stage.heard_of("group_down").len(), 1);
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.wait().code(), Some(0));
+}
+
 #[test]
 fn the_end_of_a_process_says_more_than_its_broken_stream() {
     let stage = Stage::new();

@@ -103,6 +103,7 @@ impl Supervisor {
     /// Starts every rank with a new epoch.
     pub(super) fn start_group(&mut self) -> Result<(), End> {
         self.epoch += 1;
+        self.write_document()?;
         let ranks = self.spawn_ranks().map_err(|error| {
             End::Failed(Failure::new(format!("{}: {error}", self.python.display())))
         })?;
@@ -119,6 +120,15 @@ impl Supervisor {
             deadline: Instant::now() + LISTEN_LIMIT,
         };
         Ok(())
+    }
+
+    /// Each time, for a cleaner of temporary files takes what was not read for days.
+    fn write_document(&self) -> Result<(), End> {
+        let path = self.run_dir.document();
+        serde_json::to_vec(&self.document)
+            .map_err(std::io::Error::other)
+            .and_then(|text| std::fs::write(&path, text))
+            .map_err(|error| End::Failed(Failure::new(format!("{}: {error}", path.display()))))
     }
 
     fn spawn_ranks(&self) -> std::io::Result<Ranks> {

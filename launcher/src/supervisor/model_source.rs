@@ -259,11 +259,6 @@ impl Supervisor {
 
     /// Tells the router and starts the workers.
     fn model_found(&mut self) -> Result<(), End> {
-        let path = self.run_dir.document();
-        serde_json::to_vec(&self.document)
-            .map_err(std::io::Error::other)
-            .and_then(|text| std::fs::write(&path, text))
-            .map_err(|error| failed(format!("{}: {error}", path.display())))?;
         self.source.search = Search::Over;
         self.give_model();
         self.start_group()
