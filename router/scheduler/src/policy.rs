@@ -46,7 +46,7 @@ pub enum StepPace {
     Unbounded,
     /// Decoding and prefilling sequences share the time alike, but prefills have two sevenths of it at least, so that
     /// beside many decoding rows a step takes 1.4 times what those take alone; and half of it once a prefill is older
-    /// than the overdue age. Steps of at most 20 ms are not made shorter: nobody sees them.
+    /// than twice the overdue age. Steps of at most 20 ms are not made shorter: nobody sees them.
     Shared,
     /// A step takes about so long at most.
     Target(Duration),

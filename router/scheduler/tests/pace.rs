@@ -401,19 +401,19 @@ fn a_shared_pace_follows_what_decoding_takes() {
 }
 
 #[test]
-fn a_prompt_that_is_overdue_gets_half() {
+fn a_prompt_that_is_long_overdue_gets_half() {
     let mut world = slow_world(16);
     world.submit(40_000, 1);
     let arrival = world.now;
-    let minute = 60_000_000_000;
+    let late = 120_000_000_000;
     let mut seen = (Vec::new(), Vec::new());
-    while world.now < arrival + 2 * minute {
+    while world.now < arrival + 2 * late {
         let step = world.step();
-        let young = world.now < arrival + minute;
+        let young = world.now < arrival + late;
         // Two steps are in flight at the change.
         if young {
             seen.0.push(step);
-        } else if world.now > arrival + minute + minute / 20 {
+        } else if world.now > arrival + late + late / 20 {
             seen.1.push(step);
         }
     }

@@ -15,6 +15,10 @@ const LANES: usize = 4;
 /// long one, which are done sooner one after the other.
 const OTHERS_PART: usize = 8;
 
+/// After so many times the overdue age a prefill gets half of a step's time. It has its part of every step until then,
+/// so it is not forgotten, and who reads along beside it should not pay for a slow machine after the first minute.
+const HALF_AFTER: u32 = 2;
+
 impl Group {
     /// Most prefill tokens, counted as plain ones, of the step being planned, for the sake of its decoding rows.
     pub(super) fn prefill_share(&mut self, dispatcher: &Dispatcher) -> usize {
@@ -28,7 +32,7 @@ impl Group {
             prefills: usize::from(first.is_some())
                 + started.count()
                 + dispatcher.waiting().min(self.free_slots.len()),
-            is_overdue: first.is_some_and(|index| is_overdue(dispatcher, index)),
+            is_overdue: first.is_some_and(|index| is_long_overdue(dispatcher, index)),
         };
         self.pace.bound(rows, line)
     }
@@ -167,9 +171,9 @@ fn is_prefill(dispatcher: &Dispatcher, index: SequenceIndex) -> bool {
     sequence.uncomputed() > 1 && !sequence.stands_aside()
 }
 
-/// Whether it waits for longer, for its slot and in it, than order, class and the pace of others count for.
-fn is_overdue(dispatcher: &Dispatcher, index: SequenceIndex) -> bool {
+/// Whether it waits for longer, for its slot and in it, than the pace of others counts for.
+fn is_long_overdue(dispatcher: &Dispatcher, index: SequenceIndex) -> bool {
     let since = dispatcher.sequences[index].waits_since.0;
     let age: Option<Duration> = dispatcher.config.policy.overdue_age;
-    age.is_some_and(|age| dispatcher.now.0.saturating_sub(since) >= age)
+    age.is_some_and(|age| dispatcher.now.0.saturating_sub(since) >= age.saturating_mul(HALF_AFTER))
 }
