@@ -1,8 +1,8 @@
 //! What prefill tokens take, from steps of late.
 //!
 //! A token whose logprobs are reported (a scored one) takes more than a plain one: the logits of its position, a
-//! softmax and a search over the vocabulary, which is as much as a small model's layers or several times that. So
-//! tokens of the two kinds are counted apart, and what a step has room for is counted in plain ones.
+//! softmax and a search over the vocabulary, which is much beside the layers of a small model. So tokens of the two
+//! kinds are counted apart, and what a step has room for is counted in plain ones.
 
 /// Samples of each figure: the median passes over three odd ones.
 const SAMPLES: usize = 7;
